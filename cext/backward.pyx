@@ -1,17 +1,12 @@
-"""Backward: the walk over the tape that computes gradients, and the operations whose backward is written in Python.
+"""The backward pass, which computes gradients, and the operations whose backward is written in Python.
 
-The walk visits the reachable nodes in descending sequence order: a node's number is larger than its inputs', so each
+A pass visits the reachable nodes in descending sequence order: a node's number is larger than its inputs', so each
 node is visited after everything that was computed from it, when its gradient is complete. Nothing here recurses.
 """
-import os
-import threading
-from queue import SimpleQueue
-
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 from libcpp.algorithm cimport sort
-from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport Array, alias, device_name, empty, same_shape, shape_of
@@ -20,8 +15,9 @@ from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport dtype_of
 from minigrad.engine.ops.arguments cimport kind_of
 from minigrad.engine.tape cimport (
-    AFTER, Node, Place, accumulate, add, bury, current_observer, current_run, function_op, gradient_node, identity_op,
-    owned, recording, saved_shapes, set_recording, track, track_many,
+    AFTER, Node, Pass, Place, Visit, accumulate, add_to, begin_pass, bury, current_observer, current_run, end_pass,
+    function_op, gradient_node, identity_op, leaf_op, owned, recording, replace, saved_shapes, set_recording, track,
+    track_many,
 )
 from minigrad.engine.tape import GradientError
 
@@ -29,319 +25,235 @@ cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
 
 
-# ── the walk ──────────────────────────────────────────────────────────────────────────────────────
+# ── the pass ──────────────────────────────────────────────────────────────────────────────────────
 
-cdef uint64_t walks = 0
-cdef dict walkers = {}      # running pass -> its thread
-cdef dict late = {}         # thread -> the hooks that wait for the end of its outermost pass, as keys
-cdef dict blocked = {}      # waiting thread -> the node that a pass of another thread owns, and what wakes the thread
-
-
-ctypedef PyObject* Reference
-ctypedef pair[int64_t, Reference] Numbered
-
-
-cdef class BackwardPass:
-    """One backward pass: owns the nodes it collected until it ends.
-
-    A pass that starts inside another pass of the same thread (in a hook, in a Function's backward) borrows the nodes
-    that both share: their state is kept in `borrowed` (id of node -> state), and they are not freed.
-    """
-    cdef uint64_t number
-    cdef vector[Numbered] order
-    cdef bint hooked        # whether a leaf has hooks
-    cdef dict informed      # the hooks that were called after an accumulation, as keys
-    cdef dict borrowed
-    cdef Node obstacle      # where `collect` met a pass of another thread
-    cdef Call call          # of the node that runs
-
-    def __cinit__(self):
-        global walks
-        walks += 1
-        self.number = walks
-        thread = threading.get_ident()
-        if late:
-            forget_late(thread)
-        walkers[self.number] = thread
-
-    cdef bint visit(self, Node node, vector[Reference]& stack) except -1:
-        """Take over a node; False if a pass of another thread owns it."""
-        if node.walk == self.number:
-            return True
-        if node.walk != 0:
-            thread = walkers.get(node.walk)     # None: its thread did not survive the fork
-            if thread is not None:
-                if thread != threading.get_ident():
-                    self.obstacle = node
-                    return False
-                if self.borrowed is None:
-                    self.borrowed = {}
-                self.borrowed[<size_t><PyObject*>node] = \
-                    node.walk, node.marked, node.pending, node.exclusive, node.pendings
-            node.pending = None
-        node.walk, node.marked = self.number, False
-        if node.outputs > 1:
-            node.pendings = [None] * node.outputs
-        self.hooked = self.hooked or (node.hooks is not None and node.op.differentiate == accumulate)
-        Py_INCREF(node)
-        self.order.push_back(Numbered(node.sequence, <PyObject*>node))
-        stack.push_back(<PyObject*>node)
-        return True
-
-    cdef bint collect(self, list roots, int64_t floor) except -1:
-        """Take over every node that a root depends on; False (and nothing taken) if another thread's pass owns one.
-
-        The search does not go past a node whose number is `floor` or less: `floor` is the number of the oldest target,
-        on which nothing older can depend.
-        """
-        cdef vector[Reference] stack
-        cdef Node node
-        cdef int i
-        for root in roots:
-            if not self.visit(gradient_node(<Array>root), stack):
-                self.release()
-                return False
-        while not stack.empty():
-            node = <Node>stack.back()
-            stack.pop_back()
-            if node.sequence <= floor:
-                continue
-            if node.freed and node.op.differentiate == accumulate:
-                refuse_leaf(node)
-            if node.freed:
-                raise GradientError(f"[{node.op.name}] the tape from here on was freed by an earlier backward: "
-                                    f"pass retain_graph=True to that one{node.recorded_at()}")
-            for i in range(node.inputs):
-                if node.slots[i].edge != NULL and not self.visit(<Node>node.slots[i].edge, stack):
-                    self.release()
-                    return False
-        sort(self.order.begin(), self.order.end())
-        if self.hooked:
-            self.advance()
-        return True
-
-    cdef int mark(self, dict targets) except -1:
-        """Mark the nodes whose gradient is wanted: all, or those that lead to a target (id of node -> positions)."""
-        cdef Node node
-        cdef int i
-        for entry in self.order:                    # ascending sequence order: inputs first
-            node = <Node>entry.second
-            node.marked = targets is None or <size_t>entry.second in targets
-            if not node.marked:
-                for i in range(node.inputs):
-                    if node.slots[i].edge != NULL and (<Node>node.slots[i].edge).marked \
-                            and (<Node>node.slots[i].edge).walk == self.number:    # not by the pass around this one
-                        node.marked = True
-                        break
+cdef int add_node(Pass walk, Node node) except -1:
+    """Add a node to the pass, unless it is there."""
+    cdef Visit found
+    if node.found_by == walk.number:
         return 0
-
-    cdef list reaches(self, list roots, list targets, dict positions):
-        """Whether each target is a root, or something that a root depends on."""
-        cdef Node node
-        cdef int i
-        cdef bint several = False
-        cdef set used = set()       # (id of node, output): of several outputs, some may be unused
-        cdef list found = []
-        for x in targets:
-            several = several or gradient_node(<Array>x).outputs > 1
-        if several:
-            for y in roots:
-                node = gradient_node(<Array>y)
-                used.add((<size_t><PyObject*>node, (<Array>y).output))
-            for entry in self.order:
-                node = <Node>entry.second
-                for i in range(node.inputs):
-                    if <size_t>node.slots[i].edge in positions:
-                        used.add((<size_t>node.slots[i].edge, node.slots[i].output))
-        for x in targets:
-            node = gradient_node(<Array>x)
-            found.append(node.walk == self.number
-                         and (node.outputs == 1 or (<size_t><PyObject*>node, (<Array>x).output) in used))
-        return found
-
-    cdef void release(self) noexcept:
-        """Give up the nodes that were not visited."""
-        while not self.order.empty():
-            self.leave()
-
-    cdef void leave(self) noexcept:
-        """Give up the last node of the order and restore the state it was found in."""
-        cdef Node node = <Node>self.order.back().second
-        self.order.pop_back()
-        node.walk, node.marked, node.pending, node.pendings = 0, False, None, None
-        if self.borrowed is not None and <size_t><PyObject*>node in self.borrowed:
-            node.walk, node.marked, node.pending, node.exclusive, node.pendings = \
-                self.borrowed.pop(<size_t><PyObject*>node)
-        if blocked:
-            wake(node)
-        Py_DECREF(node)
-
-    def __dealloc__(self):
-        self.release()
-
-    cdef list run(self, list targets, dict positions, bint retain):
-        cdef Node node
-        cdef Array g
-        cdef list found = [None] * len(targets) if targets is not None else None
-        while not self.order.empty():
-            node = <Node>self.order.back().second
-            g = node.pending
-            node.pending = None
-            if node.hooks is not None and node.marked:
-                self.call.op = NULL     # the kernels of a hook are attributed to the hook's operations
-                g = run_hooks(node, g, g is not None and Py_REFCNT(<PyObject*>g) == 1)
-            observer = current_observer() if node.marked else None
-            if observer is not None:
-                observer.entered(node.sequence, node.op.name, (g,) if node.outputs == 1 else tuple(node.pendings))
-            self.call.cover(begin(node.op), True)
-            node.exclusive = g is not None and Py_REFCNT(<PyObject*>g) == 1
-            if node.marked and (g is not None or node.outputs > 1):
-                self.deliver(node, g, found, targets, positions)
-                if node.hooks is not None and positions is None and node.leaf != NULL:
-                    self.inform(node)
-            if self.leads_on(node):
-                if g is not None or (node.outputs > 1 and any([p is not None for p in node.pendings])):
-                    self.run_node(node, g)
-                if not retain and (self.borrowed is None or <size_t><PyObject*>node not in self.borrowed):
-                    node.freed = True
-                    node.drop()
-            if observer is not None:
-                observer.left(node.sequence)
-            self.leave()
-            bury()
-        return found
-
-    cdef bint leads_on(self, Node node) noexcept:
-        """Whether the gradient of some input of the node is wanted."""
-        cdef int i
-        for i in range(node.inputs):
-            if node.needs(i):
-                return True
-        return False
-
-    cdef int deliver(self, Node node, Array g, list found, list targets, dict positions) except -1:
-        """Hand the node's complete gradient to the targets that wait for it, or to its leaf."""
-        if positions is None:
-            return accumulate(node, g) if node.op.differentiate == accumulate and node.leaf != NULL else 0
-        for k in positions.get(<size_t><PyObject*>node, ()):
-            arrived = g if node.outputs == 1 else node.pendings[(<Array>targets[k]).output]
-            if arrived is not None:
-                found[k] = owned(<Array>arrived, node.exclusive)
-                node.exclusive = False          # the second of two equal targets gets a copy
-        return 0
-
-    cdef int run_node(self, Node node, Array g) except -1:
-        while type(node.extra) is Place:        # several times in nested runs
-            self.call.op = NULL                 # the kernels of a second run are attributed to its operations
-            (<Place>node.extra).run.restore(node)
-            self.call.cover(begin(node.op), True)
-        if node.current_versions() != node.versions:
-            raise GradientError(f"[{node.op.name}] a tensor saved for backward was written in place afterwards: "
-                                f"saved shapes {saved_shapes(node)}{node.recorded_at()}")
-        return node.op.differentiate(node, g)
-
-    cdef int advance(self) except -1:
-        """Let each leaf with hooks be visited as soon as its gradient is complete: after the oldest node that uses it.
-
-        Other leaves stay at the end, where their order costs nothing.
-        """
-        cdef vector[Numbered] order
-        cdef Node node, leaf
-        cdef int i
-        for entry in self.order:                    # ascending sequence order: the oldest user comes first
-            node = <Node>entry.second
-            for i in range(node.inputs):
-                if node.slots[i].edge == NULL:
-                    continue
-                leaf = <Node>node.slots[i].edge
-                if leaf.hooks is not None and leaf.op.differentiate == accumulate and leaf.walk == self.number \
-                        and not leaf.marked:
-                    leaf.marked = True              # it has its place; `mark` sets all marks again
-                    order.push_back(Numbered(entry.first, <PyObject*>leaf))
-            if node.hooks is None or node.op.differentiate != accumulate:
-                order.push_back(entry)
-        for entry in self.order:                    # nothing uses a leaf that is a root alone
-            node = <Node>entry.second
-            if node.hooks is not None and node.op.differentiate == accumulate and not node.marked:
-                order.push_back(entry)
-        self.order.swap(order)
-        return 0
-
-    cdef int inform(self, Node node) except -1:
-        """Call the hooks that wait for a leaf's grad, which is now complete."""
-        leaf = <object>node.leaf        # a hook may drop the last other reference to it
-        self.call.op = NULL
-        for output, hook in list(node.hooks):
-            if output == AFTER:
-                if self.informed is None:
-                    self.informed = {}
-                self.informed[hook] = None
-                hook(leaf)
-        return 0
-
-
-cdef int refuse_leaf(Node node) except -1:
-    """Raise for the node of a leaf that is no longer the tensor that was recorded."""
-    cdef int i
-    shape = tuple([node.extent[i] for i in range(node.ndim)])
-    raise GradientError(f"[backward] a leaf of shape {shape} became another tensor (by set_, or by its module's to) "
-                        f"since this was recorded: run the forward pass again")
-
-
-cdef void wake(Node node) noexcept:
-    """Wake the threads that wait for the node, so that they check it again."""
-    for waited, woken in list(blocked.values()):
-        if waited is node:
-            woken.put(None)
-
-
-cdef int wait_for(Node node) except -1:
-    """Wait until another thread's pass has left the node that it owns; raise if that thread waits for this one.
-
-    Each waiting thread first registers what it waits for, and then follows the chain of nodes waited for and threads
-    that own them, so the thread that would close a cycle detects it. A wake-up may be spurious.
-    """
-    cdef Node awaited = node
-    thread = threading.get_ident()
-    before = blocked.get(thread)        # a signal handler may run a pass while the thread waits
-    entry = node, SimpleQueue()
-    blocked[thread] = entry
-    try:
-        holder = owner = walkers.get(node.walk)
-        while owner is not None and owner != thread:
-            awaited = blocked[owner][0] if owner in blocked else None
-            owner = None if awaited is None else walkers.get(awaited.walk)
-        if owner is not None:
-            raise GradientError(f"[backward] two passes would wait for each other forever: this one needs "
-                                f"[{node.op.name}]{node.recorded_at()}, held by a pass of another thread, and that "
-                                f"thread waits for [{awaited.op.name}]{awaited.recorded_at()}, held by a pass of this "
-                                f"thread; run passes over a tape that threads share outside of hooks and "
-                                f"Function.backward")
-        if holder is not None:
-            entry[1].get()
-    finally:
-        if before is None:
-            del blocked[thread]
-        else:
-            blocked[thread] = before
-            before[1].put(None)         # its node may have been left in the meantime
+    node.found_by = walk.number
+    node.passes += 1
+    Py_INCREF(node)
+    found.sequence, found.node = node.sequence, <PyObject*>node
+    found.gradient = NULL
+    found.wanted = found.exclusive = False
+    walk.visits.push_back(found)
     return 0
 
 
-def forget_other_threads() -> None:
-    """In the child of a fork, drop the passes of other threads: only the thread that forked continues."""
-    here = threading.get_ident()
-    for running in [number for number, thread in walkers.items() if thread != here]:
-        del walkers[running]
-    for thread, (_, woken) in list(blocked.items()):
-        if thread == here:
-            woken.put(None)
+cdef int collect(Pass walk, list roots, int64_t floor) except -1:
+    """Add every node that a root depends on, and sort them.
+
+    The search does not go past a node whose number is `floor` or less: `floor` is the number of the oldest target,
+    on which nothing older can depend. This calls no Python code, so no other pass runs in the meantime.
+    """
+    cdef Node node
+    cdef size_t k = 0
+    cdef int i
+    for root in roots:
+        add_node(walk, gradient_node(<Array>root))
+    while k < walk.visits.size():
+        node = <Node>walk.visits[k].node
+        k += 1
+        if node.sequence <= floor:
+            continue
+        if node.freed:
+            raise freed_error(node)
+        for i in range(node.inputs):
+            if node.slots[i].edge != NULL:
+                add_node(walk, <Node>node.slots[i].edge)
+    sort(walk.visits.begin(), walk.visits.end())
+    for k in range(walk.visits.size()):
+        (<Node>walk.visits[k].node).place = k
+    return 0
+
+
+cdef object freed_error(Node node):
+    """The error for a node that can no longer be differentiated."""
+    if node.op is not leaf_op:
+        return GradientError(f"[{node.op.name}] the tape from here on was freed by an earlier backward: "
+                             f"pass retain_graph=True to that one{node.recorded_at()}")
+    shape = tuple([node.extent[i] for i in range(node.ndim)])
+    return GradientError(f"[backward] a leaf of shape {shape} became another tensor (by set_, or by its module's to) "
+                         f"since this was recorded: run the forward pass again")
+
+
+cdef int mark(Pass walk, dict targets) except -1:
+    """Mark the nodes whose gradient is wanted: all, or those that lead to a target (id of node -> positions)."""
+    cdef Node node
+    cdef Visit* found
+    cdef size_t k
+    cdef int i
+    for k in range(walk.visits.size()):         # inputs first
+        node = <Node>walk.visits[k].node
+        walk.visits[k].wanted = targets is None or <size_t><PyObject*>node in targets
+        for i in range(0 if walk.visits[k].wanted else node.inputs):
+            found = walk.visit_of(node.slots[i].edge)
+            if found != NULL and found.wanted:
+                walk.visits[k].wanted = True
+                break
+    return 0
+
+
+cdef list reaches(Pass walk, list roots, list targets, dict positions):
+    """Whether each target is a root, or something that a root depends on."""
+    cdef Node node
+    cdef size_t k
+    cdef int i
+    cdef set used = set()       # (id of node, output): of several outputs, some may be unused
+    cdef list found = []
+    if any([gradient_node(<Array>x).outputs > 1 for x in targets]):
+        for y in roots:
+            node = gradient_node(<Array>y)
+            used.add((<size_t><PyObject*>node, (<Array>y).output))
+        for k in range(walk.visits.size()):
+            node = <Node>walk.visits[k].node
+            for i in range(node.inputs):
+                if <size_t>node.slots[i].edge in positions:
+                    used.add((<size_t>node.slots[i].edge, node.slots[i].output))
+    for x in targets:
+        node = gradient_node(<Array>x)
+        found.append(walk.visit_of(<PyObject*>node) != NULL
+                     and (node.outputs == 1 or (<size_t><PyObject*>node, (<Array>x).output) in used))
+    return found
+
+
+cdef vector[size_t] order_of(Pass walk):
+    """The places of the nodes in the order of visits, the last visit first; empty if that is the order of the places.
+
+    A leaf with hooks is visited as soon as its gradient is complete: after the oldest node that uses it. Other leaves
+    come at the end, where their order costs nothing.
+    """
+    cdef vector[size_t] order
+    cdef Node node
+    cdef Visit* found
+    cdef size_t k, leaves = 0, place
+    cdef int i
+    cdef set waiting = set()        # the places of leaves with hooks
+    while leaves < walk.visits.size() and walk.visits[leaves].sequence < 0:
+        if (<Node>walk.visits[leaves].node).hooks is None:
+            order.push_back(leaves)
         else:
-            del blocked[thread]
+            waiting.add(leaves)
+        leaves += 1
+    if not waiting:
+        order.clear()
+        return order
+    for k in range(leaves, walk.visits.size()):         # the oldest user of a leaf comes first
+        node = <Node>walk.visits[k].node
+        for i in range(node.inputs):
+            found = walk.visit_of(node.slots[i].edge)
+            place = leaves if found == NULL else found - &walk.visits[0]
+            if place in waiting:
+                waiting.remove(place)
+                order.push_back(place)
+        order.push_back(k)
+    for root in waiting:            # nothing uses a leaf that is a root alone
+        order.push_back(root)
+    return order
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=forget_other_threads)
+cdef list run(Pass walk, list targets, dict positions, bint retain):
+    """Visit all nodes, the newest first; return the gradients of the targets."""
+    cdef vector[size_t] order = order_of(walk)
+    cdef list found = [None] * len(targets) if targets is not None else None
+    cdef size_t left = walk.visits.size()
+    cdef Visit* here
+    cdef Node node
+    cdef Array g
+    cdef bint arrived
+    cdef Call call
+    while left > 0:
+        left -= 1
+        here = &walk.visits[left if order.empty() else order[left]]
+        node = <Node>here.node
+        if here.wanted and here.gradient != NULL and node.hooks is not None:
+            call.op = NULL          # the kernels of a hook are attributed to the hook's operations
+            run_hooks(node, here)
+        observer = current_observer() if here.wanted else None
+        if observer is not None:
+            observer.entered(node.sequence, node.op.name, gradients_of(here))
+        call.cover(begin(node.op), True)
+        arrived = here.wanted and here.gradient != NULL
+        g = taken(here) if arrived else None
+        if arrived and positions is not None:
+            deliver(here, g, found, targets, positions)
+        elif arrived and node.leaf != NULL and node.op is leaf_op:
+            accumulate(node, g)
+            if node.hooks is not None:
+                call.op = NULL
+                call_grad_hooks(node)
+        if leads_on(node):
+            if arrived:
+                run_node(node, g, &call)
+            if not retain and node.passes == 1:
+                node.freed = True
+                node.drop()
+        g = None
+        if observer is not None:
+            observer.left(node.sequence)
+        walk.leave(here)
+        bury()
+    return found
+
+
+cdef Array taken(Visit* here):
+    """The gradient of a node, which its visit gives up; None for a node with several outputs."""
+    if (<Node>here.node).outputs > 1:
+        return None
+    g = <Array>here.gradient
+    here.gradient = NULL
+    Py_DECREF(g)
+    return g
+
+
+cdef tuple gradients_of(Visit* here):
+    """The gradient of each output of a node, None where none arrived."""
+    if here.gradient == NULL:
+        return (None,) * (<Node>here.node).outputs
+    return (<Array>here.gradient,) if (<Node>here.node).outputs == 1 else tuple(<list>here.gradient)
+
+
+cdef bint leads_on(Node node) noexcept:
+    """Whether the gradient of some input of the node is wanted."""
+    cdef int i
+    for i in range(node.inputs):
+        if node.needs(i):
+            return True
+    return False
+
+
+cdef int deliver(Visit* here, Array g, list found, list targets, dict positions) except -1:
+    """Hand the complete gradient of a node to the targets that wait for it."""
+    cdef Node node = <Node>here.node
+    cdef bint alone = node.outputs == 1 and Py_REFCNT(<PyObject*>g) == 1
+    for k in positions.get(<size_t><PyObject*>node, ()):
+        part = g if node.outputs == 1 else (<list>here.gradient)[(<Array>targets[k]).output]
+        if part is not None:
+            found[k] = owned(<Array>part, alone)
+            alone = False           # the second of two equal targets gets a copy
+    return 0
+
+
+cdef int run_node(Node node, Array g, Call* call) except -1:
+    while type(node.extra) is Place:        # several times in nested runs
+        call.op = NULL                      # the kernels of a second run are attributed to its operations
+        (<Place>node.extra).run.restore(node)
+        call.cover(begin(node.op), True)
+    if node.current_versions() != node.versions:
+        raise GradientError(f"[{node.op.name}] a tensor saved for backward was written in place afterwards: "
+                            f"saved shapes {saved_shapes(node)}{node.recorded_at()}")
+    return node.op.differentiate(node, g)
+
+
+cdef int call_grad_hooks(Node node) except -1:
+    """Call the hooks that wait for a leaf's grad, which is now complete."""
+    leaf = <object>node.leaf        # a hook may drop the last other reference to it
+    for output, hook in list(node.hooks):
+        if output == AFTER:
+            hook(leaf)
+    return 0
 
 
 cdef list pull_back(list roots, list grads, list targets, bint retain, bint create, str op=None,
@@ -351,7 +263,7 @@ cdef list pull_back(list roots, list grads, list targets, bint retain, bint crea
     A gradient is None if none arrived. With `op`, it is zeros instead if a root depends on the target; if none does,
     it is None or, unless `allow_unused`, that operation raises an error.
     """
-    cdef BackwardPass walk = BackwardPass.__new__(BackwardPass)
+    cdef Pass walk = begin_pass()
     cdef dict by_node = None
     cdef list reached = None, found
     cdef int64_t floor = INT64_MIN
@@ -366,11 +278,10 @@ cdef list pull_back(list roots, list grads, list targets, bint retain, bint crea
                 node = gradient_node(<Array>x)
                 by_node.setdefault(<size_t><PyObject*>node, []).append(k)
                 floor = min(floor, node.sequence)
-        while not walk.collect(roots, floor):
-            wait_for(walk.obstacle)
-        walk.mark(by_node)
+        collect(walk, roots, floor)
+        mark(walk, by_node)
         if op is not None and targets is not None:
-            reached = walk.reaches(roots, targets, by_node)
+            reached = reaches(walk, roots, targets, by_node)
             if not allow_unused and not all(reached):
                 k = reached.index(False)
                 raise GradientError(f"[{op}] expected tensors that y depends on, got one that it does not use, xs[{k}] "
@@ -379,13 +290,9 @@ cdef list pull_back(list roots, list grads, list targets, bint retain, bint crea
         set_recording(create)
         for root, g in zip(roots, grads):
             node = gradient_node(<Array>root)
-            if node.outputs > 1:
-                k = (<Array>root).output
-                node.pendings[k] = g if node.pendings[k] is None else add(<Array>node.pendings[k], <Array>g)
-            else:
-                node.pending = <Array>g if node.pending is None else add(node.pending, <Array>g)
-                node.exclusive = False
-        found = walk.run(targets, by_node, retain)
+            add_to(walk.visit_of(<PyObject*>node), (<Array>root).output, <Array>g)
+        g = None
+        found = run(walk, targets, by_node, retain)
         if reached is not None:
             for k, x in enumerate(targets):
                 if found[k] is None and reached[k]:
@@ -394,37 +301,28 @@ cdef list pull_back(list roots, list grads, list targets, bint retain, bint crea
                     found[k] = zeros
     finally:
         set_recording(before)
-        walk.call.end()
-        walk.release()
-        del walkers[walk.number]
-    if walk.informed is not None or late:
-        finish(walk.informed)
+        end_pass(walk)
+    if walk.callbacks is not None:
+        call_back(walk)
     return found
 
 
-cdef int finish(dict informed) except -1:
-    """Tell these hooks that the pass has ended; within another pass of the thread, when that one has."""
-    thread = threading.get_ident()
-    hooks = {**late.pop(thread, {}), **(informed or {})}
-    if thread in walkers.values():
-        late[thread] = hooks
+cdef int call_back(Pass ended) except -1:
+    """Call what waits for the end of a pass; in an inner pass, leave it to the outer one."""
+    cdef Pass outer
+    if ended.outer == NULL:
+        for callback in ended.callbacks:
+            callback()
         return 0
-    for hook in hooks:
-        hook(None)
-    return 0
-
-
-cdef int forget_late(thread) except -1:
-    """Drop the hooks that a failed pass left."""
-    if thread not in walkers.values():
-        late.pop(thread, None)
+    outer = <Pass>ended.outer
+    outer.callbacks = {**(outer.callbacks or {}), **ended.callbacks}
     return 0
 
 
 cdef int composed_backward(Node node, object composition, list inputs, Array g) except -1:
     """Send the gradients of a fused operation through its composition, so that they can be differentiated again.
 
-    An operation with several outputs has a composition with as many; their gradients are in `node.pendings`.
+    An operation with several outputs has a composition with as many.
     The composition runs on fresh aliases of the inputs: the gradient with respect to an alias counts only the paths
     inside the operation, and remains a function of the input on the tape.
     """
@@ -442,7 +340,11 @@ cdef int composed_backward(Node node, object composition, list inputs, Array g) 
             x = a
         fresh.append(x)
     outs = composition(*fresh)
-    arrived = [(y, d) for y, d in zip(outs, node.pendings) if d is not None] if node.outputs > 1 else [(outs, g)]
+    if node.outputs > 1:
+        given = [(y, node.gradient(k)) for k, y in enumerate(outs)]
+        arrived = [(y, d) for y, d in given if d is not None]
+    else:
+        arrived = [(outs, g)]
     grads = pull_back([y for y, _ in arrived], [d for _, d in arrived], targets, True, True)
     for place, grad in zip(places, grads):
         if grad is not None:
@@ -450,19 +352,21 @@ cdef int composed_backward(Node node, object composition, list inputs, Array g) 
     return 0
 
 
-cdef Array run_hooks(Node node, Array g, bint exclusive):
-    """The gradient that arrived at a node, after its hooks, which may replace it."""
+cdef int run_hooks(Node node, Visit* here) except -1:
+    """Call the hooks of a node with the gradient that has arrived, which they may replace."""
     cdef Array before
+    cdef bint alone = Py_REFCNT(here.gradient) == 1
     run = current_run()
     if run is not None:
         run.calls_hook()
     for output, hook in list(node.hooks):
         if output == AFTER:
             continue
-        before = g if node.outputs == 1 else node.pendings[output]
-        if before is None:
+        given = <Array>here.gradient if node.outputs == 1 else (<list>here.gradient)[output]
+        if given is None:
             continue
-        before = owned(before, exclusive)       # a hook may write to its argument
+        before = owned(<Array>given, alone and node.outputs == 1)       # a hook may write to its argument
+        given = None
         result = hook(before)
         after = before if result is None else result
         if not isinstance(after, Array) or not same_shape(<Array>after, before) or (<Array>after).code != before.code \
@@ -470,11 +374,11 @@ cdef Array run_hooks(Node node, Array g, bint exclusive):
             raise GradientError(f"[hook] expected None or a gradient of shape {shape_of(before)} and {before.dtype} on "
                                 f"{before.device}, got {getattr(after, 'shape', type(after).__name__)} "
                                 f"{getattr(after, 'dtype', '')}")
-        if node.outputs == 1:
-            g = after
-        else:
-            node.pendings[output] = after
-    return g
+        if node.outputs > 1:
+            (<list>here.gradient)[output] = after
+        elif after is not <Array>here.gradient:
+            replace(here, after)
+    return 0
 
 
 # ── what tensors and minigrad.autograd call ───────────────────────────────────────────────────────
@@ -517,7 +421,7 @@ def differentiate(list roots: list[Tensor], list grads: list[Tensor | None], lis
 
 cdef int function_backward(Node node, Array g) except -1:
     function = node.extra[0]
-    cdef list gradients = function(node, node.pendings if node.outputs > 1 else [g])
+    cdef list gradients = function(node, [g] if node.outputs == 1 else [node.gradient(k) for k in range(node.outputs)])
     if len(gradients) != node.inputs:
         raise GradientError(f"[{node.op.name}] backward: expected {node.inputs} gradients, one for each tensor "
                             f"input, got {len(gradients)}")

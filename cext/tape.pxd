@@ -1,5 +1,6 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
+from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport MAX_NDIM, Array
 
@@ -13,6 +14,26 @@ cdef struct Slot:
     PyObject* value     # the input itself, where backward needs it
     int output          # which output of that node it was
 
+cdef extern from *:
+    """
+    // A node in a backward pass. The pass visits its nodes in descending order.
+    struct Visit {
+        int64_t sequence;
+        PyObject* node;         // owned
+        PyObject* gradient;     // owned: what has arrived so far; a list if the node has several outputs; NULL: nothing
+        bool wanted;            // whether the gradient is wanted
+        bool exclusive;         // whether nobody else holds the gradient: it may be written in place
+        bool operator<(const Visit& other) const {
+            return sequence != other.sequence ? sequence < other.sequence : node < other.node;
+        }
+    };
+    """
+    cdef cppclass Visit:
+        int64_t sequence
+        PyObject* node
+        PyObject* gradient
+        bint wanted, exclusive
+
 cdef class Op:
     cdef readonly str name
     cdef readonly tuple inputs, outputs     # -> tuple[str, ...]
@@ -24,7 +45,7 @@ cdef class Op:
 
 cdef enum:
     OUTPUT = 8
-    AFTER = -1      # in `hooks`, instead of an output: called after the accumulation, see `after_accumulation`
+    AFTER = -1      # in `hooks`, instead of an output: called with the leaf after the accumulation
 
 cdef Op operation(str name, Backward differentiate, str forward, str backward, str reads=*, str inputs=*,
                   str source=*, str outputs=*)
@@ -40,14 +61,13 @@ cdef class Node:
     cdef Array kept                 # the output, where backward needs it: without its node, to avoid a cycle
     cdef object extra               # whatever else backward needs
     cdef int64_t versions           # the sum of the versions of all saved tensors
-    cdef bint freed, marked
+    cdef bint freed
     cdef int code, ndim, device     # of the output
     cdef int64_t[MAX_NDIM] extent
-    cdef uint64_t walk              # the backward pass that owns `pending`
-    cdef Array pending              # the gradient gathered so far
-    cdef bint exclusive             # nobody else holds `pending`: it may be written in place
-    cdef list pendings              # the same for a node with several outputs
-    cdef list layouts               # and (shape, dtype) of each of those
+    cdef list layouts               # (shape, dtype) of each output, if there are several
+    cdef uint64_t found_by          # the backward pass that collected the node last,
+    cdef size_t place               # and its place there, see Pass.visit_of
+    cdef int passes                 # the number of running passes that have collected it and not yet visited it
     cdef PyObject* leaf             # of a leaf's node: the leaf, borrowed
     cdef list hooks
     cdef str where                  # the source line, if source lines are recorded
@@ -58,7 +78,9 @@ cdef class Node:
     cdef int connect(self, int i, Array x, bint save) except -1
     cdef int64_t current_versions(self)
     cdef str recorded_at(self)
+    cdef Visit* target(self, int i) noexcept
     cdef bint needs(self, int i) noexcept
+    cdef Array gradient(self, int output)
     cdef Array value(self, int i)
     cdef int send(self, int i, Array g) except -1
     cdef int give(self, int i, Array g) except -1
@@ -66,6 +88,20 @@ cdef class Node:
     cdef bint can_accumulate(self, int i) noexcept
     cdef Array accumulator(self, int i)
     cdef Array output(self)
+
+cdef class Pass:
+    cdef uint64_t number
+    cdef vector[Visit] visits       # sorted, and of fixed size once `collect` has ended
+    cdef PyObject* outer            # the pass of this thread in which it runs, or NULL
+    cdef dict callbacks             # what `call_after_pass` was given, as keys
+
+    cdef Visit* visit_of(self, PyObject* node) noexcept
+    cdef void leave(self, Visit* visit) noexcept
+
+cdef Pass begin_pass()
+cdef void end_pass(Pass ended) noexcept
+cdef int add_to(Visit* visit, int output, Array g) except -1
+cdef void replace(Visit* visit, object gradient) noexcept
 
 cdef class Place:           # the `extra` of a node whose saved values `recompute.Run` dropped
     cdef object run
@@ -86,9 +122,8 @@ cdef Node track(Op op, Array out, Array a, Array b=*, Array c=*, object extra=*)
 cdef Node track_many(Op op, list outs, list inputs, list saved, object extra=*)
 cdef Node gradient_node(Array x)
 cdef int accumulate(Node node, Array g) except -1
-cdef Op copy_op, identity_op
+cdef Op copy_op, identity_op, leaf_op
 cdef Array owned(Array g, bint exclusive)
-cdef Array add(Array a, Array b)
 cdef list saved_arrays(Node node)
 cdef str saved_shapes(Node node)
 cdef object current_observer()

@@ -6,10 +6,15 @@ tape of a forward pass that nobody differentiates is freed automatically.
 
 `backward` walks it. Nothing here recurses: a chain of a million operations is recorded, and freed, by loops.
 """
+import os
+
 cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from cython.operator cimport dereference
+from libcpp.algorithm cimport find, lower_bound
+from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport (
@@ -22,10 +27,14 @@ from minigrad.engine.dtype cimport BOOL, is_float
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ADD, ISFINITE
 
+cdef extern from "unistd.h" nogil:
+    int usleep(unsigned int)
+
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void*)
     void PyObject_GC_Track(void*)
     bint PyObject_GC_IsTracked(object)
+    Py_ssize_t Py_REFCNT(PyObject*)
     object PyWeakref_NewRef(object, PyObject*)
 
 cdef extern from *:
@@ -36,6 +45,7 @@ cdef extern from *:
     static thread_local PyObject* mg_scope = nullptr;       // the module call that runs, see `enter`; owned
     static thread_local PyObject* mg_observer = nullptr;    // the observer, see `set_observer`; owned
     static thread_local PyObject* mg_run = nullptr;         // the run, see `set_run`; owned
+    static thread_local PyObject* mg_pass = nullptr;    // the innermost backward pass that runs, see `begin_pass`
     static thread_local int mg_burying = 0;     // whether a call of `bury` runs
     """
     bint mg_recording
@@ -44,6 +54,7 @@ cdef extern from *:
     PyObject* mg_scope
     PyObject* mg_observer
     PyObject* mg_run
+    PyObject* mg_pass
     int mg_burying
 
 
@@ -395,12 +406,23 @@ cdef class Node:
     cdef str recorded_at(self):
         return f", recorded at {self.where}" if self.where is not None else ""
 
+    cdef Visit* target(self, int i) noexcept:
+        """Where the running backward pass collects the gradient of input i; NULL if it does not want that one."""
+        if i >= self.inputs:
+            return NULL
+        cdef Visit* found = (<Pass>mg_pass).visit_of(self.slots[i].edge)
+        if found == NULL or not found.wanted:
+            return NULL
+        return found
+
     cdef bint needs(self, int i) noexcept:
         """Whether the running backward pass wants the gradient of input i."""
-        if i >= self.inputs or self.slots[i].edge == NULL:
-            return False
-        cdef Node to = <Node>self.slots[i].edge
-        return to.marked and to.walk == self.walk       # an inner pass does not feed the nodes of an outer one
+        return self.target(i) != NULL
+
+    cdef Array gradient(self, int output):
+        """The gradient of one of several outputs; None if none arrived."""
+        cdef Visit* here = (<Pass>mg_pass).visit_of(<PyObject*>self)
+        return None if here == NULL or here.gradient == NULL else (<list>here.gradient)[output]
 
     cdef Array value(self, int i):
         """Input i, saved when the operation ran; None if there was none."""
@@ -418,39 +440,29 @@ cdef class Node:
 
     cdef int send(self, int i, Array g) except -1:
         """Add g to the gradient of input i."""
-        if not self.needs(i):
+        cdef Visit* to = self.target(i)
+        if to == NULL:
             return 0
-        cdef Node to = <Node>self.slots[i].edge
         if mg_anomaly and not all_finite(g):
             raise GradientError(f"[{self.op.name}] backward gave a gradient with NaN or infinity for input {i} "
                                 f"of shape {shape_of(g)}{self.recorded_at()}")
-        cdef int k = self.slots[i].output
-        if to.outputs > 1:
-            to.pendings[k] = g if to.pendings[k] is None else add(<Array>to.pendings[k], g)
-        elif to.pending is None:
-            to.pending, to.exclusive = g, False
-        elif mg_recording:
-            to.pending = adder(to.pending, g)
-        elif to.exclusive:
-            backend(g).binary(ADD, to.pending, g, to.pending)
-        else:
-            to.pending, to.exclusive = add(to.pending, g), True
-        return 0
+        return add_to(to, self.slots[i].output, g)
 
     cdef int give(self, int i, Array g) except -1:
         """`send` for a g that nobody else holds, so that later gradients may be added into it."""
-        cdef bint first = self.needs(i) and (<Node>self.slots[i].edge).pending is None
+        cdef Visit* to = self.target(i)
+        cdef bint first = to != NULL and to.gradient == NULL
         self.send(i, g)
         if first:
-            (<Node>self.slots[i].edge).exclusive = True
+            to.exclusive = True
         return 0
 
     cdef Array gathered(self, int i):
         """The gradient of input i accumulated so far, if it may be written in place; else None."""
-        cdef Node to = <Node>self.slots[i].edge
-        if self.can_accumulate(i) and to.pending is not None and to.exclusive and to.pending.packed:
-            return to.pending
-        return None
+        cdef Visit* to = self.target(i)
+        if not self.can_accumulate(i) or to.gradient == NULL or not to.exclusive or not (<Array>to.gradient).packed:
+            return None
+        return <Array>to.gradient
 
     cdef bint can_accumulate(self, int i) noexcept:
         """Whether `accumulator` may be used for input i."""
@@ -458,16 +470,108 @@ cdef class Node:
 
     cdef Array accumulator(self, int i):
         """The gradient of input i accumulated so far (zeros at first), to be added to in place."""
-        cdef Node to = <Node>self.slots[i].edge
-        cdef Array total
-        if to.pending is None or not to.exclusive or not to.pending.packed:
-            total = empty(to.code, to.ndim, to.extent, to.device)
-            if to.pending is None:
+        cdef Node made = <Node>self.slots[i].edge
+        cdef Array total = self.gathered(i)
+        cdef Visit* to = self.target(i)
+        if total is None:
+            total = empty(made.code, made.ndim, made.extent, made.device)
+            if to.gradient == NULL:
                 backend(total).fill(total, 0)
             else:
-                backend(total).copy(to.pending, total)
-            to.pending, to.exclusive = total, True
-        return to.pending
+                backend(total).copy(<Array>to.gradient, total)
+            replace(to, total)
+            to.exclusive = True
+        return total
+
+
+# ── the state of a backward pass ────────────────────────────────────────────────────────────────────
+
+cdef uint64_t passes = 0
+
+
+@cython.final
+cdef class Pass:
+    """A backward pass: the nodes that it has not visited yet, and the gradient that has arrived at each.
+
+    Passes that share nodes, in threads with common parameters or inside a hook or a Function, do not share gradients.
+    A node keeps its place in the pass that collected it last; in other passes, its place is searched for.
+    """
+
+    def __cinit__(self):
+        global passes
+        passes += 1
+        self.number = passes
+
+    def __dealloc__(self):
+        while not self.visits.empty():
+            self.leave(&self.visits.back())
+            self.visits.pop_back()
+
+    cdef Visit* visit_of(self, PyObject* node) noexcept:
+        """The place of a node in this pass; NULL if it has none, or if there is no node."""
+        cdef Visit key
+        if node == NULL:
+            return NULL
+        if (<Node>node).found_by == self.number:
+            return &self.visits[(<Node>node).place]
+        key.sequence, key.node = (<Node>node).sequence, node
+        found = lower_bound(self.visits.begin(), self.visits.end(), key)
+        if found == self.visits.end() or dereference(found).node != node:
+            return NULL
+        return &dereference(found)
+
+    cdef void leave(self, Visit* visit) noexcept:
+        """Drop what the pass holds of a node."""
+        cdef PyObject* node = visit.node
+        if node == NULL:
+            return
+        visit.node = NULL
+        (<Node>node).passes -= 1
+        replace(visit, None)
+        Py_DECREF(<object>node)
+
+
+cdef Pass begin_pass():
+    """A new backward pass of this thread, which runs until `end_pass`."""
+    global mg_pass
+    cdef Pass begun = Pass.__new__(Pass)
+    begun.outer, mg_pass = mg_pass, <PyObject*>begun
+    return begun
+
+
+cdef void end_pass(Pass ended) noexcept:
+    global mg_pass
+    mg_pass = ended.outer
+
+
+cdef void replace(Visit* visit, object gradient) noexcept:
+    """Let a visit hold another gradient, or None."""
+    cdef PyObject* before = visit.gradient
+    visit.gradient = held(gradient)
+    if before != NULL:
+        Py_DECREF(<object>before)
+
+
+cdef int add_to(Visit* visit, int output, Array g) except -1:
+    """Add g to the gradient of an output of the node."""
+    cdef Node node = <Node>visit.node
+    cdef Array before
+    if node.outputs > 1:
+        if visit.gradient == NULL:
+            replace(visit, [None] * node.outputs)
+        gradients = <list>visit.gradient
+        gradients[output] = g if gradients[output] is None else add(<Array>gradients[output], g)
+        return 0
+    if visit.gradient == NULL:
+        visit.gradient, visit.exclusive = held(g), False
+        return 0
+    before = <Array>visit.gradient
+    if visit.exclusive and not mg_recording:
+        backend(g).binary(ADD, before, g, before)
+        return 0
+    replace(visit, add(before, g))
+    visit.exclusive = not mg_recording
+    return 0
 
 
 cdef Adder adder = NULL
@@ -629,15 +733,43 @@ cdef Node gradient_node(Array x):
     return <Node>x.node
 
 
+ctypedef pair[Reference, void*] Adding
+# The leaves to whose grad a thread is adding, and the thread: kernels release the GIL, and another pass may arrive.
+cdef vector[Adding] adding
+
+
+cdef bint is_busy(Node leaf) noexcept:
+    """Whether another thread is adding to the grad of a leaf."""
+    for entry in adding:
+        if entry.first == <PyObject*>leaf and entry.second != <void*>&mg_burying:
+            return True
+    return False
+
+
 cdef int accumulate(Node node, Array g) except -1:
     """The backward of a leaf: x.grad += g, unless x no longer requires grad."""
-    cdef Array x = <Array>node.leaf, total = x.grad_       # code that runs meanwhile may set x.grad
+    cdef Array x = <Array>node.leaf
+    cdef Adding here
     if not x.needs_grad:
         return 0
     if watched:
         note_grad(x, False)
+    while is_busy(node):
+        with nogil:
+            usleep(50)
+    here.first, here.second = <PyObject*>node, <void*>&mg_burying      # the address differs from thread to thread
+    adding.push_back(here)
+    try:
+        add_to_grad(x, g)
+    finally:
+        adding.erase(find(adding.begin(), adding.end(), here))
+    return 0
+
+
+cdef int add_to_grad(Array x, Array g) except -1:
+    cdef Array total = x.grad_      # code that runs meanwhile may set x.grad
     if total is None:
-        x.grad_ = owned(g, node.exclusive)
+        x.grad_ = owned(g, Py_REFCNT(<PyObject*>g) == 1)
         return 0
     if not same_shape(total, g) or total.code != g.code or total.buffer.device != g.buffer.device:
         raise GradientError(f"[backward] expected the grad of a leaf to be of shape {shape_of(g)} and {g.dtype} on "
@@ -727,17 +859,27 @@ def add_hook(Array x, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
     return hooked(x, (x.output, hook))
 
 
-def after_accumulation(Array x, hook: Callable[[Any], None]) -> None:
-    """Call hook(x) in each backward pass that reaches x, as soon as x.grad is complete, and then, once, hook(None).
+def add_grad_hook(Array x, hook: Callable[[Tensor], None]) -> HookHandle:
+    """Call hook(x) in each backward pass that adds to x.grad, as soon as that is complete."""
+    if not callable(hook):
+        raise TypeError(f"[register_post_accumulate_grad_hook] expected a function of the tensor, got {hook!r}")
+    if not x.needs_grad or not is_leaf(x):
+        raise GradientError(f"[register_post_accumulate_grad_hook] expected a leaf that requires grad, got a tensor of "
+                            f"shape {shape_of(x)} that {'was computed' if x.needs_grad else 'does not require grad'}")
+    return hooked(x, (AFTER, hook))
 
-    x is a leaf that requires grad; if it has been frozen since, its grad stays as it is. The last call is made after
-    the pass, or after the outermost pass of the thread, and once even if several leaves have this hook. A leaf that has
-    the hook already is left as it is.
+
+def call_after_pass(callback: Callable[[], None]) -> None:
+    """Call callback() once when the outermost backward pass that this thread runs has ended without an error.
+
+    It can be called in a hook or a Function. In one pass, equal callbacks are called once.
     """
-    entry = (AFTER, hook)
-    cdef Node node = gradient_node(x)
-    if node.hooks is None or entry not in node.hooks:
-        hooked(x, entry)
+    if mg_pass == NULL:
+        raise GradientError("[call_after_pass] expected a running backward pass, got none")
+    running = <Pass>mg_pass
+    if running.callbacks is None:
+        running.callbacks = {}
+    running.callbacks[callback] = None
 
 
 cdef object hooked(Array x, tuple entry):
@@ -753,3 +895,12 @@ cdef object hooked(Array x, tuple entry):
         if not PyObject_GC_IsTracked(tracked):
             PyObject_GC_Track(<void*>tracked)
     return HookHandle(node.hooks, entry)
+
+
+def forget_other_threads() -> None:
+    """In the child of a fork, only the thread that forked continues."""
+    adding.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forget_other_threads)

@@ -196,6 +196,29 @@ cdef class Tensor(Array):
         """
         return tape.add_hook(self, hook)
 
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> HookHandle:
+        """Call ``hook(x)`` with this leaf in each ``backward`` that reaches it, as soon as ``x.grad`` is complete.
+
+        Returns
+        -------
+        HookHandle
+            With a method ``remove()``.
+
+        Raises
+        ------
+        GradientError
+            If the tensor is not a leaf that requires grad.
+
+        Examples
+        --------
+        >>> import minigrad as mg
+        >>> x = mg.ones(2, requires_grad=True)
+        >>> handle = x.register_post_accumulate_grad_hook(lambda x: print(x.grad))
+        >>> (3 * x).sum().backward()
+        tensor([3., 3.])
+        """
+        return tape.add_grad_hook(self, hook)
+
     def tape(self, names: Module | Mapping[str, Tensor | Module] | None = None) -> TapeTable:
         """The recorded history of this tensor as a table, first operation first.
 

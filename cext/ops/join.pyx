@@ -141,9 +141,9 @@ cdef int split_backward(Node node, Array g) except -1:
     cdef Array total = zeros(shape, node.code, node.device), piece
     cdef int i
     for i in range(node.outputs):
-        if node.pendings[i] is None:
+        piece = node.gradient(i)
+        if piece is None:
             continue
-        piece = <Array>node.pendings[i]
         if recording():
             node.send(0, placed(piece, span(total, axis, bounds[i], bounds[i + 1], keep), shape))
         else:

@@ -313,11 +313,12 @@ cdef int backward(Node node, Array g) except -1:
     extent[0], extent[1], extent[2] = (<Array>arrays["h"]).extent[0] - 1, h.extent[0], weight.extent[0]
     arrays["lengths"] = None if node.extra[1] is None else (<Lengths>node.extra[1]).values
     arrays.update(zip(PARAMETERS, [None if p is None else dense(<Array>p) for p in inputs[3:]]))
-    arrays["gy"] = None if node.pendings[0] is None else dense(<Array>node.pendings[0])
+    given = node.gradient(0)
+    arrays["gy"] = None if given is None else dense(given)
     for i, name in ((1, "dh"), (2, "dc")):
         if i < node.outputs:
-            arrays[name] = zeros(shape_of(h), h.code, h.buffer.device) if node.pendings[i] is None \
-                else copied(<Array>node.pendings[i])
+            given = node.gradient(i)
+            arrays[name] = zeros(shape_of(h), h.code, h.buffer.device) if given is None else copied(given)
     arrays["dx"] = arrays["dz"] = empty(h.code, 3, extent, h.buffer.device)
     if cell.kind == "gru" or cell.norm == "state":
         arrays["dz"] = like(<Array>arrays["dx"])

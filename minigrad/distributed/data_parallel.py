@@ -27,7 +27,7 @@ from minigrad.distributed.communicator import Communicator, of_device, ranks, wa
 from minigrad.engine.modes import no_grad
 from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.ops.random import get_state, set_state
-from minigrad.engine.tape import GradientError, after_accumulation, is_grad_enabled
+from minigrad.engine.tape import GradientError, HookHandle, call_after_pass, is_grad_enabled
 from minigrad.engine.tensor import Tensor
 from minigrad.engine.trees import leaves, mapped
 from minigrad.engine.writes import note_write
@@ -161,13 +161,18 @@ class Listener:
         self.owner = weakref.ref(owner)
         self.passing: DataParallel | None = None
 
-    def __call__(self, p: Parameter | None) -> None:
+    def __call__(self, p: Tensor) -> None:
         owner = self.owner()
-        if owner is None:
-            return
-        if p is None:
-            self.passing = None
-        owner._arrived(p)
+        if owner is not None:
+            call_after_pass(self.end)
+            owner._arrived(p)
+
+    def end(self) -> None:
+        """Called when the backward pass has ended."""
+        owner = self.owner()
+        self.passing = None
+        if owner is not None and owner._awaits():
+            owner._finish()
 
 
 # By the id of each parameter, which its `DataParallel` keeps alive.
@@ -375,9 +380,10 @@ class DataParallel(Module):
         self._called = False  # since gradients were last averaged
         self._passed: set[int] = set()  # the forward passes through which backward passes have gone since then
         self._listener = Listener(self)
+        self._handles: list[HookHandle] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        passing = ("_plan", "_underway", "_calls", "_called", "_passed", "_listener")
+        passing = ("_plan", "_underway", "_calls", "_called", "_passed", "_listener", "_handles")
         return {name: value for name, value in self.__dict__.items() if name not in passing}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -436,8 +442,9 @@ class DataParallel(Module):
             self._plan = Plan(named, self.bucket_bytes)
             owners.update((id(p), self) for p in parameters)
         self._plan.reset()  # a pass may have failed before anything was sent
-        for p in parameters:
-            after_accumulation(p, self._listener)
+        for handle in self._handles:
+            handle.remove()
+        self._handles = [p.register_post_accumulate_grad_hook(self._listener) for p in parameters]
         return self._plan
 
     def _samples(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
@@ -453,13 +460,14 @@ class DataParallel(Module):
                 return x.shape[self.batch_axis]
         raise TypeError(f"[DataParallel] {world().where()}expected a tensor with samples among the arguments, got none")
 
-    def _arrived(self, p: Parameter | None) -> None:
-        """Called by the tape with each parameter whose gradient is complete, and with None after the pass."""
+    def _awaits(self) -> bool:
+        """Whether the gradients of the running pass are to be averaged."""
+        return self._plan is not None and self._syncing and bool(self._called or self._passed)
+
+    def _arrived(self, p: Tensor) -> None:
+        """Called by the tape with each parameter whose gradient is complete."""
         plan = self._plan
-        if plan is None or not self._syncing or not (self._called or self._passed):
-            return
-        if p is None:
-            self._finish()
+        if plan is None or not self._awaits():
             return
         bucket = plan.home.get(id(p))
         if bucket is None:

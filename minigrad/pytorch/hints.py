@@ -76,7 +76,6 @@ POINTERS = {
         "share_memory_": "is not available: pass `x.numpy()` to another process, or save with `mg.save`",
         "apply_": "is not available: `mg.tensor([f(v) for v in x.reshape(-1).tolist()])`",
         "map_": "is not available: `mg.tensor([f(v) for v in x.reshape(-1).tolist()])`",
-        "register_post_accumulate_grad_hook": "is not available: `x.register_hook(hook)` gets each gradient",
         "unfold": "is not available: index with windows, as `x[mg.arange(n)[:, None] + mg.arange(size)]`",
         "softmax_": NEW + "`x.softmax()`",
         "argwhere": "is `mg.stack(x.nonzero(), axis=1)` here",

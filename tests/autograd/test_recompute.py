@@ -440,42 +440,6 @@ def test_two_threads_need_one_run(rng):
         np.testing.assert_allclose(array(b.grad), np.exp(array(b)))
 
 
-def test_passes_that_wait_for_each_other(monkeypatch):
-    """One waits for the second run of the other, which waits for what the first has taken."""
-    monkeypatch.setattr(calls_of_operations, "PATIENCE", 0.2)
-    shared, a, b = leaf(1.0), leaf(1.0), leaf(1.0)
-    inner = mg.exp(mg.sin(shared))
-    inside, taken, errors, calls = threading.Event(), threading.Event(), [], []
-
-    def f(a, b):
-        calls.append(1)
-        if len(calls) == 2:
-            inside.set()
-            taken.wait(10)
-        mg.grad(inner.sum(), shared, retain_graph=True)
-        return mg.exp(a), mg.exp(b)
-
-    y, z = mg.recompute(f)(a, b)
-    h = z * inner
-    h.register_hook(lambda g: taken.set())
-
-    def run(loss):
-        try:
-            loss.backward()
-        except mg.GradientError as error:
-            errors.append(str(error))
-
-    threads = [threading.Thread(target=run, args=[y.sum()]), threading.Thread(target=run, args=[h.sum()])]
-    threads[0].start()
-    inside.wait(10)
-    threads[1].start()
-    for thread in threads:
-        thread.join(20)
-    assert not any(thread.is_alive() for thread in threads)
-    assert len(errors) == 1
-    assert errors[0].startswith("[recompute] a second run in another thread did not end within 0.2 seconds")
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_fork_during_a_second_run():
     """The child ends the other thread's second run, and runs the function itself."""

@@ -17,7 +17,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import data, distributed, nn
-from minigrad.engine.tape import after_accumulation
+from minigrad.engine.tape import GradientError, call_after_pass
 
 RANKS = "-m", "helpers.ranks"
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
@@ -258,13 +258,24 @@ def test_a_hooked_leaf_is_visited_when_its_gradient_is_complete():
 
 
 def test_hooks_after_an_accumulation():
-    """They outlive the leaf, and learn of the end of the outermost pass, unless it fails."""
+    """They outlive the leaf; what they put off runs once, at the end of the outermost pass, unless that fails."""
     box, heard = {"leaf": mg.ones(2, requires_grad=True)}, []
-    after_accumulation(box["leaf"], lambda x: box.clear())
-    after_accumulation(box["leaf"], lambda x: heard.append(None if x is None else x.shape))
+
+    def end():
+        heard.append("end")
+
+    def hook(x):
+        heard.append(x.grad.tolist())
+        call_after_pass(end)
+        call_after_pass(end)
+
+    box["leaf"].register_post_accumulate_grad_hook(lambda x: box.clear())
+    handle = box["leaf"].register_post_accumulate_grad_hook(hook)
     y = (box["leaf"] * 2).sum()
     y.backward()
-    assert heard == [(2,), None]
+    assert heard == [[2.0, 2.0], "end"]
+    with pytest.raises(GradientError, match="expected a running backward pass"):
+        call_after_pass(end)
 
     class Inner(mg.Function):
         @staticmethod
@@ -280,18 +291,31 @@ def test_hooks_after_an_accumulation():
             return 1 / 0 if ctx.fails else g, None
 
     leaf = mg.ones(1, requires_grad=True)
-    hook = lambda x: heard.append(x if x is None else "leaf")  # noqa: E731
-    after_accumulation(leaf, hook)
+    handle = leaf.register_post_accumulate_grad_hook(hook)
     for fails in (True, False):
         heard.clear()
+        leaf.grad = None
         x = mg.ones(1, requires_grad=True)
         if fails:
             with pytest.raises(ZeroDivisionError):
                 Inner.apply(x, fails).sum().backward()
-            assert heard == ["leaf", "inner"]
+            assert heard == [[3.0], "inner"]
         else:
             Inner.apply(x, fails).sum().backward()
-            assert heard == ["leaf", "inner", None]
+            assert heard == [[3.0], "inner", "end"]
+    handle.remove()
+    heard.clear()
+    (leaf * 2).sum().backward()
+    assert heard == []
+
+
+def test_hooks_after_an_accumulation_need_a_leaf():
+    x = mg.ones(1, requires_grad=True)
+    for y, text in ((x * 2, "that was computed"), (mg.ones(1), "that does not require grad")):
+        with pytest.raises(GradientError, match=text):
+            y.register_post_accumulate_grad_hook(print)
+    with pytest.raises(TypeError, match="expected a function of the tensor, got 3"):
+        x.register_post_accumulate_grad_hook(3)
 
 
 def test_data_parallel_of_one_process_only_calls_the_model():

@@ -8,8 +8,8 @@ import threading
 import minigrad as mg
 
 
-def in_threads(*functions):
-    """Run all at once; exceptions are raised."""
+def in_threads(*functions, names=None):
+    """Run all at once, in threads of these names; exceptions are raised."""
     results, errors, start = [None] * len(functions), [], threading.Barrier(len(functions))
 
     def work(k):
@@ -19,7 +19,7 @@ def in_threads(*functions):
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(len(functions))]
+    threads = [threading.Thread(target=work, args=(k,), name=names and names[k]) for k in range(len(functions))]
     for t in threads:
         t.start()
     for t in threads:
