@@ -86,8 +86,11 @@ cdef int mark(Pass walk, dict targets) except -1:
     cdef size_t k
     cdef int i
     for k in range(walk.visits.size()):         # inputs first
+        if targets is None:
+            walk.visits[k].wanted = True
+            continue
         node = <Node>walk.visits[k].node
-        walk.visits[k].wanted = targets is None or <size_t><PyObject*>node in targets
+        walk.visits[k].wanted = <size_t><PyObject*>node in targets
         for i in range(0 if walk.visits[k].wanted else node.inputs):
             found = walk.visit_of(node.slots[i].edge)
             if found != NULL and found.wanted:

@@ -527,7 +527,9 @@ cdef class Pass:
             return
         visit.node = NULL
         (<Node>node).passes -= 1
-        replace(visit, None)
+        if visit.gradient != NULL:
+            Py_DECREF(<object>visit.gradient)
+            visit.gradient = NULL
         Py_DECREF(<object>node)
 
 
@@ -545,7 +547,7 @@ cdef void end_pass(Pass ended) noexcept:
 
 
 cdef void replace(Visit* visit, object gradient) noexcept:
-    """Let a visit hold another gradient, or None."""
+    """Let a visit hold another gradient."""
     cdef PyObject* before = visit.gradient
     visit.gradient = held(gradient)
     if before != NULL:
@@ -554,16 +556,16 @@ cdef void replace(Visit* visit, object gradient) noexcept:
 
 cdef int add_to(Visit* visit, int output, Array g) except -1:
     """Add g to the gradient of an output of the node."""
-    cdef Node node = <Node>visit.node
     cdef Array before
-    if node.outputs > 1:
+    if (<Node>visit.node).outputs > 1:
         if visit.gradient == NULL:
-            replace(visit, [None] * node.outputs)
+            visit.gradient = held([None] * (<Node>visit.node).outputs)
         gradients = <list>visit.gradient
         gradients[output] = g if gradients[output] is None else add(<Array>gradients[output], g)
         return 0
     if visit.gradient == NULL:
-        visit.gradient, visit.exclusive = held(g), False
+        Py_INCREF(g)
+        visit.gradient, visit.exclusive = <PyObject*>g, False
         return 0
     before = <Array>visit.gradient
     if visit.exclusive and not mg_recording:
