@@ -136,13 +136,12 @@ def load_checkpoint(path: Path, /, **parts: Any) -> dict[str, Any]:
     absent = [name for name in parts if name not in states]
     if absent:
         raise ValueError(f"[load_checkpoint] {os.fspath(path)}: expected {', '.join(absent)}, got {', '.join(states)}")
-    before: dict[str, Any] = {}
+    before = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}
     random_before = get_state()
     name = "random"
     try:
         set_state(random)
         for name, part in parts.items():
-            before[name] = copy.deepcopy(part.state_dict())
             part.load_state_dict(states[name])
     except BaseException as error:
         for done, state in before.items():

@@ -79,8 +79,24 @@ def test_sequential_is_pytorchs():
         lambda m, o: m.SequentialLR(o, [m.LinearLR(o, 0.1, total_iters=5), m.CosineAnnealingLR(o, 35)], [5]),
         lambda m, o: m.SequentialLR(o, [m.ExponentialLR(o, 0.8), m.StepLR(o, 3, 0.5), m.LinearLR(o)], [4, 20]),
         lambda m, o: m.SequentialLR(o, [m.LambdaLR(o, lambda t: 1 / (1 + t)), m.MultiStepLR(o, [3, 6])], [10]),
+        lambda m, o: m.SequentialLR(o, [m.LinearLR(o, 0.1, total_iters=3), m.OneCycleLR(o, 1.0, STEPS)], [3]),
+        lambda m, o: m.SequentialLR(o, [m.LinearLR(o, 0.1), m.ExponentialLR(o, 0.9)], [0]),
     ):
         run(build, torch)
+
+
+def test_a_sequence_in_a_sequence():
+    """PyTorch's inner sequence is one step ahead."""
+    flat, nested = one(), one()
+    inner = ours.SequentialLR(nested, [ours.LinearLR(nested), ours.StepLR(nested, 3)], [5])
+    pair = [
+        ours.SequentialLR(flat, [ours.LinearLR(flat), ours.StepLR(flat, 3), ours.CosineAnnealingLR(flat, 9)], [5, 12]),
+        ours.SequentialLR(nested, [inner, ours.CosineAnnealingLR(nested, 9)], [12]),
+    ]
+    for _ in range(20):
+        assert rates(flat) == rates(nested) == pair[1].get_last_lr()
+        for scheduler in pair:
+            scheduler.step()
 
 
 def test_schedules_multiply():
@@ -90,6 +106,121 @@ def test_schedules_multiply():
     run(lambda m, o: [m.LinearLR(o, 0.5, total_iters=10), m.StepLR(o, 4, 0.5), m.CosineAnnealingLR(o, 100)], torch)
 
 
+TOGETHER = {
+    "cosine": lambda m, o: m.CosineAnnealingLR(o, 4),
+    "exponential": lambda m, o: m.ExponentialLR(o, 0.9),
+    "rise": lambda m, o: m.LambdaLR(o, lambda t: min(1, t / 3)),
+    "restarts": lambda m, o: m.CosineAnnealingWarmRestarts(o, 3, 2, eta_min=0.01),
+    "linear": lambda m, o: m.LinearLR(o, 1.0, 0.0, total_iters=5),
+    "step": lambda m, o: m.StepLR(o, 3, 0.5),
+    "constant": lambda m, o: m.ConstantLR(o, 0.0, total_iters=2),
+    "sequence": lambda m, o: m.SequentialLR(o, [m.LinearLR(o, 0.1), m.CosineAnnealingLR(o, 3)], [4]),
+    "cycle": lambda m, o: m.OneCycleLR(o, 1.0, 60, cycle_momentum=False),
+    "plateau": lambda m, o: m.ReduceLROnPlateau(o, factor=0.5, patience=1),
+}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rates_are_products(seed):
+    """Each factor is a function of its schedule's steps, whatever the order of steps, changes by hand, and restarts.
+
+    A program that resumes creates its schedules before or after the optimizer's state is loaded.
+    """
+    rng = np.random.default_rng(seed)
+    names = ["cycle"] * (seed % 3 == 0) + rng.permutation(sorted(TOGETHER.keys() - {"cycle", "plateau"}))[:3].tolist()
+    groups = 2
+
+    def start():
+        rates = (0.1, 0.3, 0.7)[:groups]
+        return optim.SGD([{"params": [mg.zeros(1, requires_grad=True)], "lr": lr} for lr in rates], lr=0.1)
+
+    def schedules(optimizer):
+        return [TOGETHER[name](ours, optimizer) for name in [*names, "plateau"]]
+
+    optimizer = start()
+    *made, plateau = schedules(optimizer)
+    cycle = names[0] == "cycle"
+    plain = [1 / 25] * 2 if cycle else [0.1, 0.3]  # the rate without any schedule
+    counts, before = [0] * len(made), [[made[i].base_lrs[k] for k in range(2)] for i in range(len(made))]
+
+    def product(k):
+        return plain[k] * np.prod([
+            one.lr_at(k, count) / base[k] for one, count, base in zip(made, counts, before, strict=True)
+        ])  # fmt: skip
+
+    for _ in range(60):
+        event = rng.integers(6)
+        if event < 3:
+            index = rng.integers(len(made))
+            made[index].step()
+            counts[index] += 1
+        elif event == 3:
+            k = rng.integers(groups)
+            optimizer.param_groups[k]["lr"] *= 0.8
+            plain[k] *= 0.8 if optimizer.param_groups[k]["lr"] else 1
+        elif event == 4:
+            held = rates(optimizer)
+            plateau.step(1.0)
+            plain = [p * 0.5 if now != was else p for p, was, now in zip(plain, held, rates(optimizer), strict=True)]
+        else:
+            states, held = [one.state_dict() for one in [*made, plateau]], optimizer.state_dict()
+            optimizer = start()
+            order = rng.integers(3)
+            if order == 0:
+                optimizer.load_state_dict(held)
+            again = schedules(optimizer)
+            if order == 1:
+                optimizer.load_state_dict(held)
+            for one, state in zip(again, states, strict=True):
+                one.load_state_dict(state)
+            if order == 2:
+                optimizer.load_state_dict(held)
+            *made, plateau = again
+        np.testing.assert_allclose(rates(optimizer), [product(k) for k in range(groups)], rtol=1e-10, atol=1e-15)
+
+
+@pytest.mark.parametrize("build", [
+    lambda o, **more: ours.SequentialLR(o, [ours.LinearLR(o, 0.1, total_iters=4), ours.ExponentialLR(o, 0.5)], [4], **more),
+    lambda o, **more: ours.SequentialLR(o, [ours.CosineAnnealingLR(o, 2, **more), ours.StepLR(o, 2, **more)], [5], **more),
+    lambda o, **more: ours.CosineAnnealingLR(o, 3, **more), lambda o, **more: ours.PolynomialLR(o, 3, **more),
+])  # fmt: skip
+def test_resume_by_last_epoch(build):
+    """The rates of the optimizer's state are those of the step, at any step, also where they are 0."""
+    for done in range(1, 9):
+        whole = one()
+        scheduler = build(whole)
+        for _ in range(done):
+            scheduler.step()
+        optimizer = one()
+        optimizer.load_state_dict(whole.state_dict())
+        resumed = build(optimizer, last_epoch=done - 1)
+        for _ in range(6):
+            np.testing.assert_allclose(rates(optimizer), rates(whole), rtol=1e-12, atol=1e-16)
+            scheduler.step()
+            resumed.step()
+
+
+def test_a_rate_set_by_hand_at_zero():
+    """It stays where the schedule ends, and is what a schedule that goes on, or a new one, multiplies."""
+    optimizer = one()
+    ended, decay = ours.PolynomialLR(optimizer, 2), ours.ExponentialLR(optimizer, 0.5)
+    for _ in range(3):
+        ended.step()
+    optimizer.param_groups[0]["lr"] = 0.2
+    decay.step()
+    ended.step()
+    np.testing.assert_allclose(rates(optimizer), [0.1])
+    ours.StepLR(optimizer, 1, 0.5).step()
+    np.testing.assert_allclose(rates(optimizer), [0.05])
+    optimizer = one()
+    cosine = ours.CosineAnnealingLR(optimizer, 2)
+    for _ in range(6):  # the second zero
+        cosine.step()
+    optimizer.param_groups[0]["lr"] = 0.2
+    cosine.step()
+    np.testing.assert_allclose(rates(optimizer), [0.1])
+
+
 def test_a_change_by_hand_stays():
     torch = pytest.importorskip("torch")
     a, b = optimizers(torch)
@@ -97,8 +228,9 @@ def test_a_change_by_hand_stays():
         scheduler = module.ExponentialLR(optimizer, 0.5)
         scheduler.optimizer.step()
         scheduler.step()
-        optimizer.param_groups[0]["lr"] *= 10
-        scheduler.step()
+        for rate in (0.0, 10.0):  # a group that is frozen for a while has no old factor
+            optimizer.param_groups[0]["lr"] = rate
+            scheduler.step()
     np.testing.assert_allclose(rates(a), rates(b))
 
 
@@ -168,19 +300,6 @@ def test_state_dict_resumes(kind, stop, device):
     resumed.load_state_dict(scheduler.state_dict())
     assert advance(scheduler, 12) == advance(resumed, 12)
     assert optimizer.param_groups[0]["momentum"] == optimizer2.param_groups[0]["momentum"]
-
-
-def test_resume_by_last_epoch():
-    torch = pytest.importorskip("torch")
-    a, b = optimizers(torch)
-    for optimizer, module in ((a, ours), (b, torch.optim.lr_scheduler)):
-        for group in optimizer.param_groups:
-            group["initial_lr"] = group["lr"]
-            group["lr"] *= 0.5**4
-        scheduler = module.ExponentialLR(optimizer, 0.5, last_epoch=4)
-        optimizer.step()
-        scheduler.step()
-    np.testing.assert_allclose(rates(a), rates(b))
 
 
 def test_rates_reach_the_parameters(device):

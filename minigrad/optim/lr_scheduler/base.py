@@ -1,9 +1,9 @@
 """LRScheduler: the rate of each parameter group as a function of the number of calls of `step`.
 
-Every schedule defines one formula, `lr_at`. If something else (another schedule, or the user) has changed a group's
-rate since the last step, the change is kept as a factor, so that schedules on one optimizer multiply. PyTorch's do the
-same, with two exceptions: its `LambdaLR` overwrites other changes, and its `CosineAnnealingLR` adds the contribution of
-`eta_min`.
+Every schedule defines one formula, `lr_at`, and contributes the factor `lr_at` / base to the rates; what something else
+has set remains a factor (see `Rates`). So schedules on one optimizer multiply, as PyTorch's do with three exceptions:
+its `LambdaLR` and `OneCycleLR` overwrite other changes, its `CosineAnnealingLR` adds the contribution of `eta_min`, and
+some of its products are lost after one factor has been 0.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from typing import Any
 
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.recording import repeated
+from minigrad.optim.lr_scheduler.rates import Rates
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -53,13 +54,15 @@ class LRScheduler:
                     f"[{type(self).__name__}] expected 'initial_lr' in parameter group {k} to resume, got none"
                 )
         self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
-        self.last_epoch = last_epoch
+        self._place = rates_of(optimizer).add(self.base_lrs)
         if last_epoch == -1:
-            self._values = list(self.base_lrs)
+            self.last_epoch, self._values = -1, list(self.base_lrs)
             self.step()
         else:  # the optimizer already has the rates of this step
-            self.last_epoch += 1
-            self._values, self._last_lr = self._lrs(), [group["lr"] for group in optimizer.param_groups]
+            self.last_epoch = last_epoch + 1
+            self._values = [self.lr_at(group, self.last_epoch) for group in range(len(self.base_lrs))]
+            self._last_lr = [group["lr"] for group in optimizer.param_groups]
+            rates_of(optimizer).replace(self._place, self.base_lrs, self._values)
 
     def __init_subclass__(cls) -> None:
         if "step" in cls.__dict__:
@@ -73,31 +76,22 @@ class LRScheduler:
     def step(self) -> None:
         """Advance to the next epoch (or batch, if the schedule counts batches) and set the rates."""
         self._join()
-        self.last_epoch += 1
-        values = self._lrs()
-        for group, before, now in zip(self.optimizer.param_groups, self._values, values, strict=True):
-            group["lr"] = now if group["lr"] == before or before == 0 else group["lr"] * (now / before)
-        self._values = values
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
-
-    def restart(self) -> None:
-        """Reset the rates to their initial values."""
-        self._join()
-        self.last_epoch, self._values = -1, list(self.base_lrs)
-        for group, base in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
-            group["lr"] = base
-        self.step()
+        self._move(self.last_epoch + 1)
 
     def get_last_lr(self) -> list[float]:
         """Return the rate of each group after the last step."""
         return self._last_lr
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all attributes except the optimizer and functions passed by the user."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("optimizer", "lr_lambdas")}
+        """Return all attributes except the optimizer and functions passed by the user, and the rates without them."""
+        left_out = ("optimizer", "lr_lambdas", "_place")
+        own = {name: value for name, value in self.__dict__.items() if name not in left_out}
+        return own | {"_plain": rates_of(self.optimizer).explain()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Load the result of `state_dict`; load the optimizer's state, which contains the rates, separately.
+        """Load the result of `state_dict`; load the optimizer's state, before or after, separately.
+
+        Rates that were set by hand since the optimizer has its schedules, or by its ``load_state_dict``, stay.
 
         Raises
         ------
@@ -105,7 +99,9 @@ class LRScheduler:
             For the state of another kind of schedule or another number of groups. Nothing is loaded then.
         """
         self.check_state(state_dict)
-        self.__dict__.update(state_dict)
+        self._restore(state_dict)
+        rates_of(self.optimizer).load(self._place, self.base_lrs, self._values, state_dict["_plain"])
+        self._set_momentum(self.last_epoch)
 
     def check_state(self, state_dict: Mapping[str, Any]) -> None:
         """Raise ValueError for a state that is not one of this schedule."""
@@ -117,16 +113,37 @@ class LRScheduler:
             if len(state_dict[name]) != count:
                 raise ValueError(f"[{type(self).__name__}] expected {count} {name}, got {len(state_dict[name])}")
 
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update((name, value) for name, value in state.items() if name != "_plain")
+
+    def _move(self, epoch: int) -> None:
+        """Set the rates, and what else the schedule may set, to those of an epoch."""
+        before, values = self._values, [self.lr_at(group, epoch) for group in range(len(self.base_lrs))]
+        self.last_epoch, self._values = epoch, values
+        self._last_lr = rates_of(self.optimizer).change(self._place, before, values)
+        self._set_momentum(epoch)
+
+    def _set_momentum(self, epoch: int) -> None:
+        """Set the momentum of an epoch, for schedules that change it."""
+
     def _join(self) -> None:
         """Include the groups that were added since, whose rates change by the same factors as the others."""
-        for group in self.optimizer.param_groups[len(self.base_lrs) :]:
-            group.setdefault("initial_lr", group["lr"])
-            self.base_lrs = [*self.base_lrs, group["initial_lr"]]  # new lists: `state_dict` returned the old ones
-            self._values = [*self._values, self.lr_at(len(self._values), self.last_epoch)]
-            self._last_lr = [*self._last_lr, group["lr"]]
+        if len(self.base_lrs) < len(self.optimizer.param_groups):
+            for group in self.optimizer.param_groups[len(self.base_lrs) :]:
+                group.setdefault("initial_lr", group["lr"])
+                self.base_lrs = [*self.base_lrs, group["initial_lr"]]  # new lists: `state_dict` returned the old ones
+                self._values = [*self._values, self.lr_at(len(self._values), self.last_epoch)]
+                self._last_lr = [*self._last_lr, group["lr"]]
+            rates_of(self.optimizer).replace(self._place, self.base_lrs, self._values)
 
-    def _lrs(self) -> list[float]:
-        return [self.lr_at(group, self.last_epoch) for group in range(len(self.base_lrs))]
+
+def rates_of(optimizer: Optimizer) -> Rates:
+    """Return the rates of an optimizer."""
+    if optimizer._rates is None:
+        optimizer._rates = Rates()
+    rates: Rates = optimizer._rates
+    rates.groups = optimizer.param_groups
+    return rates
 
 
 def check_optimizer(scheduler: object, optimizer: Optimizer) -> None:

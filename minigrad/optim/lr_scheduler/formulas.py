@@ -208,7 +208,8 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def lr_at(self, group: int, epoch: int) -> float:
-        return self.eta_min + (self.base_lrs[group] - self.eta_min) * (1 + math.cos(math.pi * epoch / self.T_max)) / 2
+        angle = math.pi * (epoch % (2 * self.T_max)) / self.T_max  # the lowest rate is exact
+        return self.eta_min + (self.base_lrs[group] - self.eta_min) * (1 + math.cos(angle)) / 2
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from minigrad.engine.ops.arguments import integer, number
-from minigrad.optim.lr_scheduler.base import LRScheduler, check_groups, check_optimizer, per_group
+from minigrad.optim.lr_scheduler.base import LRScheduler, check_groups, check_optimizer, per_group, rates_of
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -86,7 +86,7 @@ class OneCycleLR(LRScheduler):
             last = low / final_div_factor
             self.turns.append([low, top, low, last] if three_phase else [low, top, last])
             if last_epoch == -1:
-                group.update(initial_lr=low, max_lr=top, min_lr=last, lr=low)
+                group.update(initial_lr=low, max_lr=top, min_lr=last)
         self.momenta = None
         if cycle_momentum:
             if not {"momentum", "betas"} & set(optimizer.defaults):
@@ -95,17 +95,18 @@ class OneCycleLR(LRScheduler):
                 )
             middle = [max_momentum] if three_phase else []
             self.momenta = [max_momentum, base_momentum, *middle, max_momentum]
+        if last_epoch == -1:
+            rates_of(optimizer).rebase([turns[0] for turns in self.turns])
         super().__init__(optimizer, last_epoch)
 
     def lr_at(self, group: int, epoch: int) -> float:
+        if epoch > self.total_steps:
+            raise ValueError(f"[OneCycleLR] expected at most {self.total_steps} steps, got one more")
         return self._between(self.turns[group], epoch)
 
-    def step(self) -> None:
-        if self.last_epoch >= self.total_steps:
-            raise ValueError(f"[OneCycleLR] expected at most {self.total_steps} steps, got one more")
-        super().step()
+    def _set_momentum(self, epoch: int) -> None:
         if self.momenta is not None:
-            momentum = self._between(self.momenta, self.last_epoch)
+            momentum = self._between(self.momenta, epoch)
             for group in self.optimizer.param_groups:
                 if "momentum" in group:
                     group["momentum"] = momentum

@@ -5,12 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minigrad.engine.ops.arguments import integer
-from minigrad.optim.lr_scheduler.base import LRScheduler, check_optimizer, check_state
+from minigrad.optim.lr_scheduler.base import LRScheduler, check_optimizer, rates_of
 from minigrad.optim.optimizer import Optimizer
 
 
 class SequentialLR(LRScheduler):
     """Several schedules in sequence, such as a warm-up and a decay; each counts steps from its own beginning.
+
+    Other schedules of the optimizer multiply with the one whose turn it is. The first one starts from the initial rates
+    that the optimizer has when all are created; a `OneCycleLR` sets them to max_lr / div_factor.
 
     Parameters
     ----------
@@ -20,6 +23,7 @@ class SequentialLR(LRScheduler):
     milestones : sequence of int
         The steps at which the second schedule begins, the third, and so on: one fewer than schedulers.
     last_epoch : int
+        As for `LRScheduler`; the schedules may be created with any.
 
     Examples
     --------
@@ -53,44 +57,52 @@ class SequentialLR(LRScheduler):
                 )
             if scheduler.optimizer is not optimizer:
                 raise ValueError("[SequentialLR] expected all schedulers to have the same optimizer")
-        places = [integer("SequentialLR", "milestones", milestone) for milestone in milestones]
-        last_epoch = integer("SequentialLR", "last_epoch", last_epoch, -1)
-        self.optimizer, self.last_epoch = optimizer, last_epoch + 1
-        self.schedulers, self.milestones = list(schedulers), places
-        if last_epoch == -1:
-            self.schedulers[0].restart()
+        self.milestones = [integer("SequentialLR", "milestones", milestone) for milestone in milestones]
+        self.schedulers = list(schedulers)
+        rates = rates_of(optimizer)
+        given = rates.now()
+        for scheduler in sorted(schedulers, key=lambda one: one.last_epoch):
+            rates.remove(scheduler._place)
+            if scheduler.last_epoch == 0:  # one that resumes has not changed the rates that the optimizer provides
+                given = rates.now()
+        bases = self._active(0)[0].base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        if integer("SequentialLR", "last_epoch", last_epoch, -1) != -1:
+            rates.rebase(bases)
+            for group, rate in zip(optimizer.param_groups, given, strict=True):
+                group["lr"] = rate
+        super().__init__(optimizer, last_epoch)
 
-    def step(self) -> None:
-        self._join()
-        self.last_epoch += 1
-        index = bisect_right(self.milestones, self.last_epoch)
-        if index > 0 and self.milestones[index - 1] == self.last_epoch:
-            self.schedulers[index].restart()
-        else:
-            self.schedulers[index].step()
+    def lr_at(self, group: int, epoch: int) -> float:
+        scheduler, own = self._active(epoch)
+        return scheduler.lr_at(group, own)
+
+    def _active(self, epoch: int) -> tuple[LRScheduler, int]:
+        """Return the schedule of an epoch, and the epoch as that schedule counts."""
+        index = bisect_right(self.milestones, epoch)
+        return self.schedulers[index], epoch - self.milestones[index - 1] if index else epoch
+
+    def _set_momentum(self, epoch: int) -> None:
+        scheduler, own = self._active(epoch)
+        scheduler._move(own)
 
     def _join(self) -> None:
         for scheduler in self.schedulers:
             scheduler._join()
-
-    def get_last_lr(self) -> list[float]:
-        return self.schedulers[bisect_right(self.milestones, self.last_epoch)].get_last_lr()
+        super()._join()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of all schedules, in "schedulers", and the step count."""
-        states = [scheduler.state_dict() for scheduler in self.schedulers]
-        return {"last_epoch": self.last_epoch, "milestones": list(self.milestones), "schedulers": states}
+        """Return the states of all schedules, in "schedulers", and what `LRScheduler.state_dict` returns."""
+        return {**super().state_dict(), "schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}
 
     def check_state(self, state_dict: Mapping[str, Any]) -> None:
-        check_state(self, state_dict)
+        super().check_state(state_dict)
         for name, own in (("schedulers", self.schedulers), ("milestones", self.milestones)):
             if len(state_dict[name]) != len(own):
                 raise ValueError(f"[SequentialLR] expected {len(own)} {name}, got {len(state_dict[name])}")
         for scheduler, state in zip(self.schedulers, state_dict["schedulers"], strict=True):
             scheduler.check_state(state)
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        self.check_state(state_dict)
-        self.last_epoch, self.milestones = state_dict["last_epoch"], list(state_dict["milestones"])
-        for scheduler, state in zip(self.schedulers, state_dict["schedulers"], strict=True):
-            scheduler.load_state_dict(state)
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        for scheduler, own in zip(self.schedulers, state["schedulers"], strict=True):
+            scheduler._restore(own)
+        super()._restore({**state, "schedulers": self.schedulers})
