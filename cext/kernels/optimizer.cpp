@@ -4,6 +4,9 @@
 // the same instructions as its other elements. In a loop over elements, a compiler may fuse other products in the tail
 // than in the body, and the new value of an element would depend on its position. Constants are combined in double; the
 // formulas are PyTorch's.
+//
+// A mean or a sum of squares overflows long before the gradients do: from 1.8e19 in float32. What is above the largest
+// number is stored as the negative of its root: -r stands for r^2.
 #include "../runtime/pool.hpp"
 #include "vector.hpp"
 
@@ -11,6 +14,9 @@ namespace mg::MG_ISA {
 namespace {
 
 constexpr int64_t GRAIN = 1 << 14;  // elements: a few microseconds of work, and all their arrays fit the cache
+
+template <class T>
+constexpr T MOST = sizeof(T) == 4 ? T(__FLT_MAX__) : T(__DBL_MAX__);
 
 // piece(i, begin, end) for the pieces of tensors that make up elements [begin, end) of the whole list, with borders
 // rounded up to a cache line within each tensor
@@ -58,6 +64,49 @@ MG_INLINE Vector<T> decayed(At at, const T* g, const T* p, T decay) {
     return decay == 0 ? at.load(g) : at.load(g) + decay * at.load(p);
 }
 
+// Whether a lane has its sign bit set
+template <class T>
+MG_INLINE bool has_sign(Vector<T> v) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4)
+        return _mm512_cmplt_epi32_mask((__m512i)v, _mm512_setzero_si512()) != 0;
+    else
+        return _mm512_cmplt_epi64_mask((__m512i)v, _mm512_setzero_si512()) != 0;
+#elif defined(__AVX2__)
+    if constexpr (sizeof(T) == 4)
+        return _mm256_movemask_ps((__m256)v) != 0;
+    else
+        return _mm256_movemask_pd((__m256d)v) != 0;
+#else
+    const auto bits = (decltype(v < v))v;
+    auto all = bits[0];
+    for (int i = 1; i < LANES<T>; i++) all |= bits[i];
+    return all < 0;
+#endif
+}
+
+// The root of a stored square
+template <class T>
+MG_INLINE Vector<T> root_of(Vector<T> v) {
+    return v < 0 ? -v : sqrt<T>(v);
+}
+
+// v = keep v + fresh d^2; returns whether an element of v or `other` may be negative. Where the square overflows, roots
+// are added: sqrt(a^2 + b^2) = a sqrt(1 + (b/a)^2) for a >= b. A d that is not finite gives what it gives without this.
+template <class T>
+MG_INLINE bool advance(Vector<T>& v, Vector<T> d, T keep, T fresh, Vector<T> other = Vector<T>{}) {
+    typedef decltype(d < d) Bits;
+    const Vector<T> before = v, left = MOST<T> - (v = keep * before + fresh * (d * d));
+    if (!has_sign<T>((Vector<T>)((Bits)before | (Bits)left | (Bits)other))) [[likely]]
+        return false;
+    const Vector<T> x = sqrt<T>(Vector<T>{} + keep) * root_of<T>(before);
+    const Vector<T> y = sqrt<T>(Vector<T>{} + fresh) * (d < 0 ? -d : d);
+    const Vector<T> most = x > y ? x : y, ratio = (x > y ? y : x) / most, sum = most * sqrt<T>(1 + ratio * ratio);
+    const Bits large = ((before < 0) | (left < 0)) & (sum <= MOST<T>);
+    v = large ? (sum * sum <= MOST<T> ? sum * sum : -sum) : v;
+    return true;
+}
+
 // g += weight_decay p
 // without momentum: p -= lr g, otherwise buffer = momentum buffer + (1 - dampening) g, at first g, and then
 // p -= lr buffer, nesterov: p -= lr (g + momentum buffer)
@@ -103,15 +152,22 @@ void adam(const Tensors& list, const Update& step) {
         return [=](auto at) MG_INLINED {
             const Vector<T> d = decayed(at, g, p, decay);
             const Vector<T> first = beta1 * at.load(m) + fresh1 * d;
-            Vector<T> second = beta2 * at.load(v) + fresh2 * (d * d);
+            const Vector<T> before = amsgrad ? at.load(top) : Vector<T>{};
+            Vector<T> second = at.load(v);
+            const bool large = advance<T>(second, d, beta2, fresh2, before);
             at.store(m, first);
             at.store(v, second);
             if constexpr (amsgrad) {
-                const Vector<T> before = at.load(top);
-                second = (second > before) | (second != second) ? second : before;
+                auto larger = (second > before) | (second != second);
+                if (large) [[unlikely]] {
+                    larger ^= (second < 0) | (before < 0);
+                    larger |= second > MOST<T>;
+                }
+                second = larger ? second : before;
                 at.store(top, second);
             }
-            at.store(p, shrink * at.load(p) - rate * first / (sqrt<T>(second) * root + eps));
+            const Vector<T> deviation = large ? root_of<T>(second) : sqrt<T>(second);
+            at.store(p, shrink * at.load(p) - rate * first / (deviation * root + eps));
         };
     });
 }
@@ -130,15 +186,21 @@ void rmsprop(const Tensors& list, const Update& step) {
         const T* const g = array<T>(list.g, i);
         return [=](auto at) MG_INLINED {
             const Vector<T> d = decayed(at, g, p, decay);
-            Vector<T> variance = alpha * at.load(v) + fresh * (d * d);
-            at.store(v, variance);
+            Vector<T> square = at.load(v);
+            const bool large = advance<T>(square, d, alpha, fresh);
+            Vector<T> deviation = large ? root_of<T>(square) : sqrt<T>(square);
+            at.store(v, square);
             if constexpr (centered) {
-                const Vector<T> a = alpha * at.load(mean) + fresh * d;
+                const Vector<T> a = alpha * at.load(mean) + fresh * d, variance = square - a * a;
                 at.store(mean, a);
-                variance -= a * a;
-                variance = variance < 0 ? Vector<T>{} : variance;  // rounding
+                const auto root = [](Vector<T> x) MG_INLINED { return sqrt<T>(x < 0 ? Vector<T>{} : x); };  // rounding
+                deviation = root(variance);
+                if (large) [[unlikely]] {
+                    const Vector<T> ratio = a / square;
+                    deviation = square < 0 ? -square * root(1 - ratio * ratio) : deviation;
+                }
             }
-            Vector<T> change = d / (sqrt<T>(variance) + eps);
+            Vector<T> change = d / (deviation + eps);
             if constexpr (with_momentum) {
                 change += momentum * at.load(buffer);
                 at.store(buffer, change);
@@ -175,9 +237,10 @@ void adagrad(const Tensors& list, const Update& step) {
         const T* const g = array<T>(list.g, i);
         return [=](auto at) MG_INLINED {
             const Vector<T> d = decayed(at, g, p, decay);
-            const Vector<T> sum = at.load(s) + d * d;
+            Vector<T> sum = at.load(s);
+            const bool large = advance<T>(sum, d, 1, 1);
             at.store(s, sum);
-            at.store(p, at.load(p) - lr * d / (sqrt<T>(sum) + eps));
+            at.store(p, at.load(p) - lr * d / ((large ? root_of<T>(sum) : sqrt<T>(sum)) + eps));
         };
     });
 }

@@ -2,7 +2,7 @@
 //
 // The tensors are passed by value, as many as fit in the parameters of a kernel. Their elements are split into chunks
 // that depend on the sizes alone, and a block takes one chunk at a time. Constants are combined in double on the host;
-// the formulas are those of cext/kernels/optimizer.cpp.
+// the formulas are those of cext/kernels/optimizer.cpp, and so is what is stored where a square overflows.
 
 #if FLOATING
 
@@ -74,6 +74,21 @@ __device__ void update(const Tensors& list, F f) {
 // g + weight_decay p; without decay, an infinite parameter does not turn it into NaN
 __device__ T decayed(T g, T p, T decay) { return decay == 0 ? g : g + decay * p; }
 
+// The root of a stored square
+__device__ T root_of(T v) { return v < 0 ? -v : sqrt(v); }
+
+// v = keep v + fresh d^2. Where the square overflows, roots are added, and -r stands for r^2. A d that is not finite gives
+// what it gives without this.
+__device__ void advance(T& v, T d, T keep, T fresh) {
+    const T before = v;
+    v = keep * before + fresh * (d * d);
+    if (before < 0 || v == infinity<T>()) {
+        const T x = sqrt(keep) * root_of(before), y = sqrt(fresh) * fabs(d);
+        const T most = x > y ? x : y, ratio = (x > y ? y : x) / most, sum = most * sqrt(1 + ratio * ratio);
+        if (sum < infinity<T>()) v = sum * sum < infinity<T>() ? sum * sum : -sum;
+    }
+}
+
 // g += weight_decay p
 // Without momentum, p -= lr g. Otherwise buffer = momentum buffer + (1 - dampening) g, or g in the first step, and
 // p -= lr buffer or, with Nesterov momentum, p -= lr (g + momentum buffer).
@@ -98,9 +113,9 @@ extern "C" __global__ void adam(Tensors list, T rate, T root, T eps, T beta1, T 
     update(list, [&](T& p, T g, T& m, T& v, T& top) {
         const T d = decayed(g, p, decay);
         m = beta1 * m + fresh1 * d;
-        v = beta2 * v + fresh2 * (d * d);
-        if (amsgrad) top = v > top || v != v ? v : top;
-        p = shrink * p - rate * m / (sqrt(amsgrad ? top : v) * root + eps);
+        advance(v, d, beta2, fresh2);
+        if (amsgrad) top = (v > top) != (v < 0 || top < 0) || v != v || v == infinity<T>() ? v : top;  // as squares
+        p = shrink * p - rate * m / (root_of(amsgrad ? top : v) * root + eps);
     });
 }
 
@@ -111,14 +126,14 @@ extern "C" __global__ void rmsprop(Tensors list, T lr, T decay, T eps, T alpha, 
                                    Bool centered) {
     update(list, [&](T& p, T g, T& v, T& buffer, T& mean) {
         const T d = decayed(g, p, decay);
-        v = alpha * v + fresh * (d * d);
-        T variance = v;
+        advance(v, d, alpha, fresh);
+        T deviation = root_of(v);
         if (centered) {
             mean = alpha * mean + fresh * d;
-            variance -= mean * mean;
-            variance = variance < 0 ? T(0) : variance;  // rounding
+            const T variance = v < 0 ? 1 - mean / v * (mean / v) : v - mean * mean;
+            deviation = sqrt(variance < 0 ? T(0) : variance) * (v < 0 ? -v : T(1));  // below 0 by rounding
         }
-        T change = d / (sqrt(variance) + eps);
+        T change = d / (deviation + eps);
         if (heavy) change = buffer = momentum * buffer + change;
         p -= lr * change;
     });
@@ -128,8 +143,8 @@ extern "C" __global__ void rmsprop(Tensors list, T lr, T decay, T eps, T alpha, 
 extern "C" __global__ void adagrad(Tensors list, T lr, T decay, T eps) {
     update(list, [&](T& p, T g, T& s, T&, T&) {
         const T d = decayed(g, p, decay);
-        s += d * d;
-        p -= lr * d / (sqrt(s) + eps);
+        advance(s, d, 1, 1);
+        p -= lr * d / (root_of(s) + eps);
     });
 }
 

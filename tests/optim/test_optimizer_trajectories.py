@@ -43,6 +43,44 @@ def test_infinities_stay_what_pytorch_makes_of_them(name, options, device):
         np.testing.assert_allclose(array(largest[0]), largest[1].numpy(), rtol=1e-12)
 
 
+@pytest.mark.parametrize("dtype, scale", [("float32", 1.0), ("float64", 2.0**500)])
+@pytest.mark.parametrize("name, options", [(name, options) for name, options in CASES if name != "SGD"])
+def test_squares_that_overflow(name, options, dtype, scale, device):
+    """The steps are those of PyTorch in float64 with gradients whose squares do not overflow; infinities stay visible.
+
+    Only steps of large gradients can be compared in float64: there they are scaled, and eps and decay are not.
+    """
+    torch = pytest.importorskip("torch")
+    ours, theirs = pair(torch, dtype, device)
+    theirs = [p.detach().double().requires_grad_() for p in theirs]
+    a, b = getattr(optim, name)(ours, **options), getattr(torch.optim, name)(theirs, **options)
+    rng = np.random.default_rng(4)
+    for factor in (2e19, 1e20, 3e20, 1e30, 1e37, 1e25, 1e20, *[1e10, 1.0] * (scale == 1), np.inf):
+        for x, y in zip(ours, theirs, strict=True):
+            grad = rng.standard_normal(y.shape).astype(dtype) * np.array(factor if factor < np.inf else 1.0, dtype)
+            if factor == np.inf and grad.size:
+                grad.flat[0] = np.inf
+            x.grad = tensor((grad * np.array(scale, dtype)).astype(dtype), device)
+            y.grad = torch.tensor(grad.astype("float64"))
+        a.step()
+        b.step()
+        agree(ours, theirs, "float32")
+
+
+def test_a_square_that_overflows_before_its_mean(device):
+    """The state is PyTorch's, which multiplies by 1 - β₂ first."""
+    torch = pytest.importorskip("torch")
+    ours, theirs = [tensor(np.ones(3, "float32"), device, True)], [torch.ones(3, requires_grad=True)]
+    a, b = optim.Adam(ours, lr=0.1), torch.optim.Adam(theirs, lr=0.1)
+    for factor in (1e20, 1e19, 1.0):
+        give(torch, ours, theirs, [np.array([1.0, -2.0, 3.0]) * factor], "float32")
+        a.step()
+        b.step()
+        agree(ours, theirs, "float32")
+        squares = a.state[ours[0]]["exp_avg_sq"], b.state[theirs[0]]["exp_avg_sq"]
+        np.testing.assert_allclose(array(squares[0]), squares[1].numpy(), rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
 def test_groups_and_options_that_change(name, device):
     torch = pytest.importorskip("torch")
