@@ -192,6 +192,9 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
         raise (ValueError if isinstance(error, ValueError) else TypeError)(
             f"[{op}] expected a tensor or array-like, got {type(data).__name__}: {error}") from None
     if source.dtype.kind not in "biufc":
+        if "load_state_dict" in getattr(data, "__qualname__", ""):  # PyTorch calls type(value)(generator)
+            raise TypeError(f"[{op}] expected numbers, got a generator: PyTorch's optimizers load PyTorch's tensors, "
+                            f"torch.tensor(x.numpy())")
         raise TypeError(f"[{op}] expected numbers, got {type(data).__name__} of {source.dtype}")
     if source.dtype.kind == "c" or code < 0 and source.dtype.name not in CODES:
         raise TypeError(f"[{op}] expected float32, float64, int32, int64 or bool, got {source.dtype}: "
