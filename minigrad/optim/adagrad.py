@@ -29,6 +29,8 @@ class Adagrad(Optimizer):
         ε.
     maximize : bool
         Whether to maximize: −g replaces g.
+    foreach, fused : bool, optional
+        PyTorch's, without effect: one kernel updates all parameters.
 
     Raises
     ------
@@ -53,7 +55,7 @@ class Adagrad(Optimizer):
     def __init__(
         self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-2, lr_decay: float = 0.0,
         weight_decay: float = 0.0, initial_accumulator_value: float = 0.0, eps: float = 1e-10,
-        *, maximize: bool = False,
+        *, maximize: bool = False, foreach: bool | None = None, fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay,

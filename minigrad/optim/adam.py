@@ -32,6 +32,10 @@ class Adam(Optimizer):
         https://openreview.net/forum?id=ryQu7f-RZ).
     maximize : bool
         Whether to maximize: −g replaces g.
+    foreach, fused : bool, optional
+        PyTorch's, without effect: one kernel updates all parameters.
+    decoupled_weight_decay : bool
+        Whether p ← p − η λ p replaces g ← g + λ p, as in `AdamW`.
 
     Raises
     ------
@@ -53,13 +57,14 @@ class Adam(Optimizer):
 
     needed = ("step", "exp_avg", "exp_avg_sq")
     optional = ("max_exp_avg_sq",)
-    decoupled = False
 
     def __init__(
         self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0, amsgrad: bool = False,
-        *, maximize: bool = False,
+        *, maximize: bool = False, foreach: bool | None = None, fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
     ) -> None:  # fmt: skip
+        self.decoupled = bool(decoupled_weight_decay)
         super().__init__(params, {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
             "maximize": maximize,
@@ -91,7 +96,8 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2017, https://arxiv.org/abs/1711.05101).
 
-    p ← p − η λ p before the step of `Adam`, with no decay in the gradient. Parameters and errors are as for `Adam`.
+    p ← p − η λ p before the step of `Adam`, with no decay in the gradient. Parameters (but the last) and errors are as
+    for `Adam`.
 
     Examples
     --------
@@ -104,11 +110,9 @@ class AdamW(Adam):
     [0.75]
     """
 
-    decoupled = True
-
     def __init__(
         self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 1e-2, amsgrad: bool = False,
-        *, maximize: bool = False,
+        *, maximize: bool = False, foreach: bool | None = None, fused: bool | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, decoupled_weight_decay=True)

@@ -115,7 +115,7 @@ class LBFGS(Optimizer):
         Raises
         ------
         TypeError
-            Without a closure.
+            Without a closure, or if it returns no number.
         """
         if not callable(closure):
             raise TypeError(
@@ -127,7 +127,7 @@ class LBFGS(Optimizer):
         with enable_grad():
             first = closure()
         with no_grad():
-            self._iterate(group, closure, float(first))
+            self._iterate(group, closure, _number(first))
         return first
 
     def _iterate(self, group: Group, closure: Callable[[], Any], loss: float) -> None:
@@ -242,7 +242,7 @@ class LBFGS(Optimizer):
 
     def _evaluated(self, closure: Callable[[], Any]) -> tuple[float, Tensor]:
         with enable_grad():
-            loss = float(closure())
+            loss = _number(closure())
         return loss, self._gradient()
 
     def _gradient(self) -> Tensor:
@@ -283,6 +283,14 @@ class LBFGS(Optimizer):
         if vector.shape != (count,):
             raise ValueError(f"[LBFGS] {name}: expected shape {(count,)}, got {vector.shape}")
         return vector.to(parameter.dtype).to(parameter.device).copy()
+
+
+def _number(loss: Any) -> float:
+    """The result of a closure as a number."""
+    if loss is None or getattr(loss, "size", 1) != 1:
+        found = loss if loss is None else f"shape {loss.shape}"
+        raise TypeError(f"[LBFGS] expected a closure that returns the loss, got {found}: end it with return loss")
+    return float(loss)
 
 
 def _direction(state: dict[str, Any], grad: Tensor) -> Tensor:

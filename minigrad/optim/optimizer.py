@@ -1,7 +1,7 @@
 """Optimizer: parameter groups, the state of each parameter, and the batches that one kernel call updates."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minigrad.autograd import enable_grad
 from minigrad.creation import asarray, full_like
@@ -12,6 +12,16 @@ from minigrad.engine.tensor import Tensor
 
 Group = dict[str, Any]
 ABSENT: Any = object()  # not None, which a state may contain
+
+# What to write instead of PyTorch's hooks
+HOOKS = {
+    "register_step_pre_hook": "is not available: call the function before `optimizer.step()`",
+    "register_step_post_hook": "is not available: call the function after `optimizer.step()`",
+    "register_state_dict_pre_hook": "is not available: call the function before `optimizer.state_dict()`",
+    "register_state_dict_post_hook": "is not available: call the function with the result of `optimizer.state_dict()`",
+    "register_load_state_dict_pre_hook": "is not available: change the state before `optimizer.load_state_dict(state)`",
+    "register_load_state_dict_post_hook": "is not available: call the function after `optimizer.load_state_dict()`",
+}
 
 
 class Batch:
@@ -86,8 +96,9 @@ class Optimizer:
 
     Parameters
     ----------
-    params : iterable of Tensor, or iterable of dict
-        The tensors to train, or groups: dicts with their tensors under "params" and their own options.
+    params : iterable of Tensor, of (name, Tensor), or of dict
+        The tensors to train, or groups: dicts with their tensors under "params" and their own options. Names, such as
+        those of ``model.named_parameters()``, are kept in the group under "param_names".
     defaults : dict
         The options of groups that do not set them. Every optimizer has "maximize": whether to climb, by the negative
         gradients, instead of to descend.
@@ -165,6 +176,11 @@ class Optimizer:
         if not isinstance(params, Iterable):
             raise TypeError(f"[{self.name}] expected a list of tensors, got {params!r}")
         params = [params] if isinstance(params, Tensor) else list(params)
+        names: list[str] = [entry[0] for entry in params if isinstance(entry, tuple) and isinstance(entry[0], str)]
+        if names:
+            if len(names) < len(params):
+                raise ValueError(f"[{self.name}] expected a name for each tensor or for none, got {len(names)} names")
+            params, param_group = [entry[1] for entry in params], {**param_group, "param_names": names}
         known = {id(parameter) for group in self.param_groups for parameter in group["params"]}
         for parameter in params:
             if not isinstance(parameter, Tensor):
@@ -204,6 +220,13 @@ class Optimizer:
                     parameter.grad = None
                 elif parameter.grad is not None:
                     parameter.grad = parameter.grad.detach().zero_()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            if name in HOOKS:
+                raise AttributeError(f"[{name}] {HOOKS[name]}", name=name, obj=self)
+            raise AttributeError(f"{self.name!r} object has no attribute {name!r}", name=name, obj=self)
 
     @repeated
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -380,9 +403,9 @@ class Optimizer:
             loaded[parameter] = {name: self._restored(name, value, parameter) for name, value in entries.items()}
         self.state = loaded
         for group, new in zip(self.param_groups, groups, strict=True):
-            params = group["params"]
+            kept = {name: group[name] for name in ("params", "param_names") if name in group}
             group.clear()
-            group.update(new, params=params)
+            group.update(new, **kept)
 
     def _parts(self, state_dict: Any) -> tuple[list[Group], Mapping[Any, Any]]:
         """Return the copied groups and the states of a state dict; raise TypeError or ValueError if it is invalid."""

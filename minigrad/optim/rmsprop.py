@@ -31,6 +31,8 @@ class RMSprop(Optimizer):
     centered : bool
     maximize : bool
         Whether to maximize: −g replaces g.
+    foreach, fused : bool, optional
+        PyTorch's, without effect: one kernel updates all parameters.
 
     Raises
     ------
@@ -56,7 +58,7 @@ class RMSprop(Optimizer):
     def __init__(
         self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-2, alpha: float = 0.99,
         eps: float = 1e-8, weight_decay: float = 0.0, momentum: float = 0.0, centered: bool = False,
-        *, maximize: bool = False,
+        *, maximize: bool = False, foreach: bool | None = None, fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum,

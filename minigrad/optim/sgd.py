@@ -32,6 +32,8 @@ class SGD(Optimizer):
         Whether to use Nesterov momentum; requires momentum and no dampening.
     maximize : bool
         Whether to maximize: −g replaces g.
+    foreach, fused : bool, optional
+        PyTorch's, without effect: one kernel updates all parameters.
 
     Raises
     ------
@@ -56,7 +58,7 @@ class SGD(Optimizer):
     def __init__(
         self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-3, momentum: float = 0.0,
         dampening: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False,
-        *, maximize: bool = False,
+        *, maximize: bool = False, foreach: bool | None = None, fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,

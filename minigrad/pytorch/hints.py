@@ -288,6 +288,8 @@ POINTERS = {
         "RAdam": "is not available: `optim.Adam(params)` with a `optim.lr_scheduler.LinearLR` as warm-up",
         "Rprop": "is not available: `optim.RMSprop(params)`",
         "ASGD": "is not available: `optim.SGD(params, lr)`",
+        "Muon": "is not available: `optim.AdamW(params)`",
+        "Adafactor": "is not available: `optim.Adam(params)`",
         "SparseAdam": "is `optim.Adam(params)` here: all gradients are dense",
         "swa_utils": "is not available: average `x.copy()` of the parameters after each epoch",
     },
@@ -313,6 +315,8 @@ POINTERS = {
     },
     "minigrad.nn.utils": {
         "clip_grad_norm": "is `nn.utils.clip_grad_norm_(parameters, max_norm)` here",
+        "get_total_norm": "is the result of `nn.utils.clip_grad_norm_(parameters, math.inf)` here",
+        "clip_grads_with_norm_": "is `nn.utils.clip_grad_norm_(parameters, max_norm)` here, or a product with `x.grad`",
         "parametrizations": "is `nn.utils.weight_norm(module)` or `nn.utils.spectral_norm(module)` here",
         "parametrize": "is `nn.utils.weight_norm(module)` here, or a product in forward",
         "prune": "is not available: multiply with a mask in forward, `x * mask`",

@@ -354,7 +354,10 @@ WORKS = """
     trained(lambda q: optim.Adam(q, lr=0.1))            trained(lambda q: optim.Adam(q, betas=(0.5, 0.999)))
     trained(lambda q: optim.AdamW(q, weight_decay=0.1))
     trained(lambda q: optim.RMSprop(q, lr=0.01))
-    trained(lambda q: optim.Adagrad(q, lr=0.1))
+    trained(lambda q: optim.Adagrad(q, lr=0.1, foreach=True, fused=False))
+    trained(lambda q: optim.Adam(q, foreach=True, weight_decay=0.1, decoupled_weight_decay=True))
+    trained(lambda q: optim.SGD(q, foreach=False, fused=None))   trained(lambda q: optim.RMSprop(q, foreach=True))
+    trained(lambda q: optim.AdamW(q, foreach=True, fused=False))
     rates(lambda o: optim.lr_scheduler.StepLR(o, step_size=2, gamma=0.1))
     rates(lambda o: optim.lr_scheduler.MultiStepLR(o, milestones=[1, 3]))
     rates(lambda o: optim.lr_scheduler.ExponentialLR(o, 0.9))
@@ -404,6 +407,8 @@ POINTS = """
     nn.ZeroPad2d(1)             nn.PixelShuffle(2)          nn.BatchNorm3d(3)           nn.ParameterDict()
     nn.CTCLoss()                nn.TripletMarginLoss()      nn.DataParallel             nn.LazyLinear(3)
     nn.Unflatten(1, (2, 2))     nn.ReflectionPad2d(1)       nn.Bilinear(1, 2, 3)
+    optim.Muon([a])             optim.Adafactor([a])        nn.utils.get_total_norm([a])
+    nn.utils.clip_grads_with_norm_([a], 1.0, mg.ones(1))    optim.SGD([a]).register_step_post_hook(print)
     optim.Adadelta([a])         optim.NAdam([a])            optim.swa_utils.AveragedModel
     optim.lr_scheduler.CyclicLR  optim.lr_scheduler.MultiplicativeLR                     data.ConcatDataset([a])
     data.WeightedRandomSampler  data.RandomSampler          data.IterableDataset        data.BatchSampler

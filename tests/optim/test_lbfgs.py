@@ -149,6 +149,8 @@ def two():
     "call, error, says",
     [
         (lambda: optim.LBFGS(two()).step(), TypeError, "optimizer.step(closure)"),
+        (lambda: optim.LBFGS(two()).step(lambda: None), TypeError, "got None: end it with return loss"),
+        (lambda: optim.LBFGS(two()).step(lambda: mg.ones(2)), TypeError, "got shape (2,): end it with return loss"),
         (lambda: optim.LBFGS([{"params": [x]} for x in two()]), ValueError, "one group"),
         (lambda: optim.LBFGS(two(), lr=-1), ValueError, "lr"),
         (lambda: optim.LBFGS(two(), lr="fast"), TypeError, "lr"),

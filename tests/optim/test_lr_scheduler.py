@@ -415,6 +415,13 @@ def test_bad_options(build):
         build()
 
 
+def test_no_iterations():
+    """PyTorch keeps base · factor; its own closed formula, and ours, is base."""
+    optimizer = one()
+    ours.ConstantLR(optimizer, 0.5, total_iters=0).step()
+    assert rates(optimizer) == [0.1]
+
+
 def test_wrong_types():
     for build in (lambda o: ours.StepLR(o, 3), lambda o: ours.LambdaLR(o, abs), lambda o: ours.ReduceLROnPlateau(o)):
         with pytest.raises(TypeError, match="expected an Optimizer, got list"):

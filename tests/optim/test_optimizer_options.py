@@ -8,6 +8,7 @@ from optimizers import two_ones
 
 import minigrad as mg
 from minigrad import nn, optim
+from minigrad.optim.optimizer import HOOKS
 
 
 @pytest.mark.parametrize("options", [
@@ -78,7 +79,7 @@ def test_wrong_parameters():
             optim.SGD(params)
     with pytest.raises(TypeError, match=r"^\[SGD\] expected a list of .*, got a Sequential: use its parameters\(\)$"):
         optim.SGD(nn.Sequential(nn.Linear(2, 2)))
-    for params in ([np.ones(2)], [("weight", x)], [3.0], [x, None]):
+    for params in ([np.ones(2)], [("weight", None)], [3.0], [x, None], [(0, x)]):
         with pytest.raises(TypeError, match=r"^\[SGD\] expected tensors, got \w+$"):
             optim.SGD(params)
     for group in ({"lr": 0.1}, [x]):
@@ -92,6 +93,35 @@ def test_wrong_parameters():
         optim.SGD([{"params": [x]}, {"params": [two_ones(), x]}])
     with pytest.raises(ValueError, match="expected leaves"):
         optim.SGD([x * 2])
+
+
+def test_named_parameters():
+    """The names are kept in the group and in the state, which fits optimizers without names."""
+    torch = pytest.importorskip("torch")
+    model, theirs = nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    for params in (lambda m: m.named_parameters(), lambda m: [{"params": m.named_parameters()}]):
+        optimizer, other = optim.SGD(params(model), momentum=0.5), torch.optim.SGD(params(theirs), momentum=0.5)
+        assert optimizer.param_groups[0]["param_names"] == other.param_groups[0]["param_names"] == ["weight", "bias"]
+    model(mg.ones((1, 2))).sum().backward()
+    optimizer.step()
+    assert optimizer.state[model.weight]["momentum_buffer"].tolist() == [[1, 1], [1, 1]]
+    plain = optim.SGD(model.parameters(), momentum=0.5)
+    state = plain.state_dict()
+    plain.load_state_dict(optimizer.state_dict())
+    assert plain.state_dict()["param_groups"] == optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict(state)
+    assert optimizer.param_groups[0]["param_names"] == ["weight", "bias"]
+    with pytest.raises(ValueError, match=r"^\[SGD\] expected a name for each tensor or for none, got 1 names"):
+        optim.SGD([("weight", model.weight), model.bias])
+
+
+def test_hooks_say_what_to_write():
+    optimizer = optim.SGD([two_ones()])
+    for name in HOOKS:
+        with pytest.raises(AttributeError, match=rf"^\[{name}\] is not available: c.*`optimizer\.\w+\("):
+            getattr(optimizer, name)
+    with pytest.raises(AttributeError, match=r"^'SGD' object has no attribute 'registered'$"):
+        _ = optimizer.registered
 
 
 def test_a_refused_group_leaves_no_trace():

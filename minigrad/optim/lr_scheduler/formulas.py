@@ -150,6 +150,7 @@ class LinearLR(LRScheduler):
     end_factor : float
         In [0, 1].
     total_iters : int
+        At least 1; with 0, PyTorch keeps base · start_factor.
     last_epoch : int
 
     Examples
@@ -258,7 +259,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """base · factor for `total_iters` steps, then base.
+    """base · factor for `total_iters` steps, then base. (With total_iters=0, PyTorch keeps base · factor.)
 
     Parameters
     ----------
