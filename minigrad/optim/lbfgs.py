@@ -1,5 +1,6 @@
 """L-BFGS, a quasi-Newton method that evaluates the loss several times in a step."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -323,6 +324,8 @@ def _minimum(a: Point, b: Point, left: float, right: float) -> float:
 
 def _dot(x: Tensor, y: Tensor) -> float:
     value: float = (x @ y).item()
+    if not math.isfinite(value):  # in float32, from elements of 1.8e19
+        value = (x.astype("float64") @ y.astype("float64")).item()
     return value
 
 

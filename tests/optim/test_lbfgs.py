@@ -125,6 +125,21 @@ def test_state_goes_on_where_it_was(source, tmp_path):
     assert numbers[0]["n_iter"] > 6
 
 
+def test_products_of_gradients_that_overflow(device):
+    x = mg.tensor([1.0, 2.0], device=device, requires_grad=True)
+    weight = mg.tensor([1e30, 3e30], device=device)
+    optimizer = optim.LBFGS([x], max_iter=8)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (weight * x * x).sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    np.testing.assert_allclose(array(x), 0, atol=1e-6)
+
+
 def test_a_parameter_without_gradient_stays():
     used, unused = mg.tensor([2.0], requires_grad=True), mg.tensor([[3.0]], requires_grad=True)
     optimizer = optim.LBFGS([unused, used], line_search_fn="strong_wolfe")
