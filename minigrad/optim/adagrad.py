@@ -1,11 +1,8 @@
 """Adagrad."""
 
-from collections.abc import Iterable
-from typing import Any
-
 from minigrad.engine.ops.optimizer import adagrad_step
 from minigrad.engine.tensor import Tensor
-from minigrad.optim.optimizer import Batch, Group, Optimizer
+from minigrad.optim.optimizer import Batch, Group, Optimizer, Params
 
 
 class Adagrad(Optimizer):
@@ -53,7 +50,7 @@ class Adagrad(Optimizer):
     needed = ("step", "sum")
 
     def __init__(
-        self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-2, lr_decay: float = 0.0,
+        self, params: Params, lr: float = 1e-2, lr_decay: float = 0.0,
         weight_decay: float = 0.0, initial_accumulator_value: float = 0.0, eps: float = 1e-10,
         *, maximize: bool = False, foreach: bool | None = None, fused: bool | None = None,
     ) -> None:  # fmt: skip

@@ -1,12 +1,9 @@
 """Adam and AdamW."""
 
-from collections.abc import Iterable
-from typing import Any
-
 from minigrad.engine.ops.arguments import number
 from minigrad.engine.ops.optimizer import adam_step
 from minigrad.engine.tensor import Tensor
-from minigrad.optim.optimizer import Batch, Group, Optimizer
+from minigrad.optim.optimizer import Batch, Group, Optimizer, Params
 
 
 class Adam(Optimizer):
@@ -59,7 +56,7 @@ class Adam(Optimizer):
     optional = ("max_exp_avg_sq",)
 
     def __init__(
-        self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-3,
+        self, params: Params, lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0, amsgrad: bool = False,
         *, maximize: bool = False, foreach: bool | None = None, fused: bool | None = None,
         decoupled_weight_decay: bool = False,
@@ -111,7 +108,7 @@ class AdamW(Adam):
     """
 
     def __init__(
-        self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-3,
+        self, params: Params, lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 1e-2, amsgrad: bool = False,
         *, maximize: bool = False, foreach: bool | None = None, fused: bool | None = None,
     ) -> None:  # fmt: skip

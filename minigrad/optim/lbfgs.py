@@ -1,7 +1,7 @@
 """L-BFGS, a quasi-Newton method that evaluates the loss several times in a step."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from minigrad.autograd import enable_grad, no_grad
@@ -9,7 +9,7 @@ from minigrad.creation import asarray, zeros
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.join import concat
 from minigrad.engine.tensor import Tensor
-from minigrad.optim.optimizer import Group, Optimizer
+from minigrad.optim.optimizer import Group, Optimizer, Params
 
 NUMBERS = {"func_evals", "n_iter", "t", "ro", "H_diag", "prev_loss", "al"}
 
@@ -75,7 +75,7 @@ class LBFGS(Optimizer):
     """
 
     def __init__(
-        self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1.0, max_iter: int = 20,
+        self, params: Params, lr: float = 1.0, max_iter: int = 20,
         max_eval: int | None = None, tolerance_grad: float = 1e-7, tolerance_change: float = 1e-9,
         history_size: int = 100, line_search_fn: str | None = None,
     ) -> None:  # fmt: skip

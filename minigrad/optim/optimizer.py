@@ -11,6 +11,7 @@ from minigrad.engine.recording import repeated
 from minigrad.engine.tensor import Tensor
 
 Group = dict[str, Any]
+Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[Group]
 ABSENT: Any = object()  # not None, which a state may contain
 
 # What to write instead of PyTorch's hooks
@@ -129,7 +130,7 @@ class Optimizer:
         if "step" in cls.__dict__:
             cls.step = repeated(cls.step)  # type: ignore[method-assign]
 
-    def __init__(self, params: Iterable[Tensor] | Iterable[Group], defaults: Group) -> None:
+    def __init__(self, params: Params, defaults: Group) -> None:
         module = hasattr(params, "parameters") and not isinstance(params, type)
         if module or isinstance(params, Tensor | Mapping | set | str) or not isinstance(params, Iterable):
             found = f"a {type(params).__name__}" + (": use its parameters()" if module else "")

@@ -1,11 +1,8 @@
 """RMSprop."""
 
-from collections.abc import Iterable
-from typing import Any
-
 from minigrad.engine.ops.optimizer import rmsprop_step
 from minigrad.engine.tensor import Tensor
-from minigrad.optim.optimizer import Batch, Group, Optimizer
+from minigrad.optim.optimizer import Batch, Group, Optimizer, Params
 
 
 class RMSprop(Optimizer):
@@ -56,7 +53,7 @@ class RMSprop(Optimizer):
     optional = ("momentum_buffer", "grad_avg")
 
     def __init__(
-        self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-2, alpha: float = 0.99,
+        self, params: Params, lr: float = 1e-2, alpha: float = 0.99,
         eps: float = 1e-8, weight_decay: float = 0.0, momentum: float = 0.0, centered: bool = False,
         *, maximize: bool = False, foreach: bool | None = None, fused: bool | None = None,
     ) -> None:  # fmt: skip

@@ -1,12 +1,9 @@
 """Stochastic gradient descent."""
 
-from collections.abc import Iterable
-from typing import Any
-
 from minigrad.engine.ops.arguments import number
 from minigrad.engine.ops.optimizer import sgd_step
 from minigrad.engine.tensor import Tensor
-from minigrad.optim.optimizer import Batch, Group, Optimizer
+from minigrad.optim.optimizer import Batch, Group, Optimizer, Params
 
 
 class SGD(Optimizer):
@@ -56,7 +53,7 @@ class SGD(Optimizer):
     optional = ("momentum_buffer",)
 
     def __init__(
-        self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-3, momentum: float = 0.0,
+        self, params: Params, lr: float = 1e-3, momentum: float = 0.0,
         dampening: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False,
         *, maximize: bool = False, foreach: bool | None = None, fused: bool | None = None,
     ) -> None:  # fmt: skip
