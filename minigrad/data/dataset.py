@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from minigrad.creation import asarray
 from minigrad.data.collate import collate
 from minigrad.data.order import shuffled
@@ -15,8 +17,9 @@ from minigrad.engine.tensor import Tensor
 class Dataset:
     """The base class of datasets; a subclass defines ``__len__`` and ``__getitem__``.
 
-    A subclass that can fetch many samples faster than one by one also defines `batch`. A `DataLoader` accepts any
-    object with a length and items, such as a list.
+    A subclass that can fetch many samples faster than one by one also defines `batch`, or PyTorch's
+    ``__getitems__(indices)``, which returns a list of samples. A `DataLoader` accepts any object with a length and
+    items, such as a list or a data set of another library; only the latter of the two methods is called there.
 
     Examples
     --------
@@ -40,7 +43,19 @@ class Dataset:
 
     def batch(self, indices: Sequence[int]) -> Any:
         """Return the samples of these indices as a batch; by default, `collate` combines them."""
-        return collate([self[index] for index in indices])
+        return collate(samples(self, indices))
+
+
+def samples(dataset: Any, indices: Any) -> list[Any]:
+    """Return the samples of these indices, at once if the dataset has PyTorch's ``__getitems__``."""
+    numbers = indices.tolist() if isinstance(indices, np.ndarray) else list(indices)
+    fetch = getattr(dataset, "__getitems__", None)
+    return [dataset[index] for index in numbers] if fetch is None else fetch(numbers)
+
+
+def batch(dataset: Any, indices: Any) -> Any:
+    """Return the batch of these indices; a method `batch` of other libraries may mean something else."""
+    return dataset.batch(indices) if isinstance(dataset, Dataset) else collate(samples(dataset, indices))
 
 
 class ArrayDataset(Dataset):
@@ -142,12 +157,11 @@ class Subset(Dataset):
     def __getitem__(self, index: Any) -> Any:
         return self.dataset[self.indices[integer("Subset", "index", index)]]
 
-    def batch(self, indices: Sequence[int]) -> Any:
-        chosen = [self.indices[k] for k in indices]
-        return self.dataset.batch(chosen) if hasattr(self.dataset, "batch") else collate(list(map(self._get, chosen)))
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        return samples(self.dataset, [self.indices[k] for k in indices])
 
-    def _get(self, index: int) -> Any:
-        return self.dataset[index]
+    def batch(self, indices: Sequence[int]) -> Any:
+        return batch(self.dataset, [self.indices[k] for k in indices])
 
 
 def random_split(dataset: Any, lengths: Sequence[float], seed: int | None = None) -> list[Subset]:

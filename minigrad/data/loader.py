@@ -10,7 +10,7 @@ from typing import Any, Never
 
 import numpy as np
 
-from minigrad.data.collate import collate as collate_default
+from minigrad.data.dataset import batch, samples
 from minigrad.data.order import shuffled
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.random import randint
@@ -41,7 +41,8 @@ class DataLoader:
     Parameters
     ----------
     dataset : Dataset, or any object with a length and items
-        If it has a method ``batch(indices)``, as every `Dataset` has, that method makes the batches.
+        The batches of a `Dataset` are made by its method `batch`. Otherwise, PyTorch's method ``__getitems__(indices)``
+        returns the samples of a batch if the dataset has it, as those of Hugging Face do.
     batch_size : int
         The number of samples in a batch; the last batch of an epoch may be smaller.
     shuffle : bool
@@ -188,9 +189,9 @@ class DataLoader:
         return lambda position: self._batch(order[position * size + rank : (position + 1) * size : ranks])
 
     def _batch(self, indices: np.ndarray) -> Any:
-        if self.collate is None and hasattr(self.dataset, "batch"):
-            return self.dataset.batch(indices)
-        return (self.collate or collate_default)([self.dataset[index] for index in indices.tolist()])
+        if self.collate is None:
+            return batch(self.dataset, indices)
+        return self.collate(samples(self.dataset, indices))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the loader and the options that determine its batches.

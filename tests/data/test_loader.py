@@ -104,6 +104,58 @@ def test_datasets_of_samples_and_lists():
     assert [x.tolist() for x in data.DataLoader([0.5, 1.5, 2.5], 2)] == [[0.5, 1.5], [2.5]]
 
 
+class Table:
+    """Rows as dicts; `batch` divides the table into batches, as in Hugging Face's datasets and grain."""
+
+    def __init__(self, count):
+        self.count, self.fetched = count, []
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        assert type(index) is int
+        return {"x": index / 2, "n": index}
+
+    def batch(self, batch_size):
+        return Table(-(-self.count // batch_size))
+
+
+class FetchingTable(Table):
+    def __getitems__(self, indices):
+        assert type(indices) is list
+        self.fetched.append(indices)
+        return [self[index] for index in indices]
+
+
+class FetchingDataset(data.Dataset):
+    def __init__(self, table):
+        self.table = table
+
+    def __len__(self):
+        return len(self.table)
+
+    def __getitems__(self, indices):
+        return self.table.__getitems__(indices)
+
+
+@pytest.mark.parametrize("kind", [Table, FetchingTable, lambda count: FetchingDataset(FetchingTable(count))])
+@pytest.mark.parametrize("size", [1, 2])
+def test_datasets_whose_method_batch_means_something_else(kind, size):
+    """Their samples are fetched one by one, or at once by PyTorch's method for that."""
+    for collate in (None, lambda rows: {name: mg.tensor([row[name] for row in rows]) for name in rows[0]}):
+        table = kind(4)
+        (part,) = data.random_split(table, [4], seed=0)
+        for dataset, order in ((table, range(4)), (data.Subset(table, [3, 1]), [3, 1]), (part, part.indices)):
+            batches = list(data.DataLoader(dataset, size, collate=collate))
+            assert [row["x"].dtype for row in batches] == [mg.float32] * len(batches)
+            assert [row["x"].shape for row in batches] == [(size,)] * len(batches)
+            assert [n for row in batches for n in row["n"].tolist()] == list(order)
+            assert [x for row in batches for x in row["x"].tolist()] == [n / 2 for n in order]
+        fetched = table.table.fetched if isinstance(table, FetchingDataset) else table.fetched
+        assert {len(indices) for indices in fetched} == (set() if kind is Table else {size})
+
+
 def test_custom_collate():
     assert list(data.DataLoader(NUMBERS, 4, collate=len)) == [4, 4, 2]
     found = list(data.DataLoader(["a", "b", "c"], 2, collate="".join))
