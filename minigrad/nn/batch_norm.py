@@ -24,6 +24,7 @@ class _ChannelNorm(Affine):
     num_batches_tracked: Tensor | None
     layouts: tuple[str, ...]  # the axes of an input, one letter each, for every allowed rank
     unbiased_running_var = True
+    _optional: tuple[str, ...] = ("num_batches_tracked",)  # no other library than PyTorch counts the batches
 
     def __init__(
         self, num_features: int, eps: float, momentum: float | None, affine: bool, weight: bool,
@@ -328,6 +329,7 @@ class RecurrentBatchNorm1d(_ChannelNorm):
     running_var: Tensor
     num_batches_tracked: Tensor
     layouts = ("NC",)
+    _optional = ()  # the counts say which steps have statistics
 
     def __init__(
         self, num_features: int, max_length: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,

@@ -1,6 +1,6 @@
 """Parameters that a module computes from others: the machinery of weight norm, spectral norm and standardization."""
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from minigrad.autograd import no_grad
 from minigrad.engine.tensor import Tensor
@@ -16,6 +16,8 @@ class Computation:
     """How a module computes the parameter `name`; a subclass says from what."""
 
     kind: str  # what the parameter is called in errors, such as "weight-normalized"
+    # The endings of the parts' names in torch.nn.utils.parametrizations, and here
+    other_names: ClassVar[dict[str, str]] = {}
 
     def __init__(self, name: str, whole: str, parameters: tuple[str, ...] = (), buffers: tuple[str, ...] = ()) -> None:
         self.name, self.whole = name, whole  # `whole` is the parameter that takes the place of the computed one
@@ -44,6 +46,14 @@ class _Computing(Module):
         if own is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
         return own(name)
+
+    def _other_names(self) -> dict[str, str]:
+        computed: dict[str, Computation] = self.__dict__.get("_computed", {})
+        return {
+            f"parametrizations.{name}.{other}": name + ending
+            for name, compute in computed.items()
+            for other, ending in compute.other_names.items()
+        }
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         """Skip the bases' hook for a class made for computed parameters, as it is no subclass that a user wrote."""

@@ -1,29 +1,22 @@
 """Module, the base class of networks: a tree of parameters, buffers and submodules."""
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import pairwise
 from types import FunctionType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from minigrad.creation import asarray, empty
-from minigrad.engine.array import is_broadcast, memory_span, names_device
+from minigrad.creation import empty
+from minigrad.engine.array import names_device
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tape import enter, leave
 from minigrad.engine.tensor import Tensor
+from minigrad.nn.loading import IncompatibleKeys, load_state
 from minigrad.nn.module_hooks import HookHandle, call_with_hooks
 from minigrad.nn.parameter import Parameter
 
 Self = TypeVar("Self", bound="Module")
-
-
-class IncompatibleKeys(NamedTuple):
-    """The keys that `Module.load_state_dict` could not match."""
-
-    missing_keys: list[str]
-    unexpected_keys: list[str]
 
 
 class Module:
@@ -68,6 +61,7 @@ class Module:
     _buffers: dict[str, bool]  # name -> whether it is part of the state_dict
     _modules: dict[str, None]
     _hooks: dict[str, dict[HookHandle, Callable[..., Any]]] | None = None
+    _optional: tuple[str, ...] = ()  # the buffers that a state need not have
 
     def __init__(self) -> None:
         self.__dict__.update(training=True, _parameters={}, _buffers={}, _modules={})
@@ -404,13 +398,22 @@ class Module:
         return {name: tensor.detach() for name, tensor in self._state(prefix)}
 
     def _state(self, path: str) -> Iterator[tuple[str, Tensor]]:
-        members = self.__dict__
-        for name in (*self._parameters, *(name for name, persistent in self._buffers.items() if persistent)):
-            if members[name] is not None:
-                yield _join(path, name), members[name]
+        for place, module in self._places(path):
+            buffers = (name for name, persistent in module._buffers.items() if persistent)
+            for name in (*module._parameters, *buffers):
+                if module.__dict__[name] is not None:
+                    yield _join(place, name), module.__dict__[name]
+
+    def _places(self, path: str) -> Iterator[tuple[str, "Module"]]:
+        """Iterate over (dotted path, module) as `named_modules` does, but shared modules at each of their places."""
+        yield path, self
         for name in self._modules:
-            if members[name] is not None:
-                yield from members[name]._state(_join(path, name))
+            if self.__dict__[name] is not None:
+                yield from self.__dict__[name]._places(_join(path, name))
+
+    def _other_names(self) -> dict[str, str]:
+        """The names that PyTorch gives to parameters and buffers of this module, if they are others."""
+        return {}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
         """Copy values into parameters and persistent buffers, converting them to the dtypes of this module.
@@ -420,7 +423,10 @@ class Module:
         Parameters
         ----------
         state_dict : mapping of str to Tensor
-            As returned by `state_dict`. The values may also be NumPy arrays or DLPack objects such as PyTorch tensors.
+            As returned by `state_dict`. The values may also be arrays of NumPy and other libraries, such as PyTorch's
+            tensors and parameters, in any dtype of real numbers. One name of a shared parameter suffices, the counter
+            of a batch normalization may be absent and stays as it is then, and the names that
+            ``torch.nn.utils.parametrizations`` gives to the parts of a weight are understood.
         strict : bool
             Whether missing and unexpected names are errors.
 
@@ -448,46 +454,7 @@ class Module:
           missing: bias
           other shape: weight, expected (1, 2), got (1, 3)
         """
-        if not isinstance(state_dict, Mapping):
-            raise TypeError(
-                f"[{type(self).__name__}] expected a state_dict, a mapping of names to tensors, got "
-                f"{type(state_dict).__name__}"
-            )
-        own = self.state_dict()
-        values = {name: _as_tensor(name, value).detach() for name, value in state_dict.items() if name in own}
-        missing = [name for name in own if name not in values]
-        unexpected = [str(name) for name in state_dict if name not in own]
-        reshaped = [
-            f"{name}, expected {own[name].shape}, got {value.shape}"
-            for name, value in values.items()
-            if value.shape != own[name].shape
-        ]
-        retyped = [
-            f"{name}, expected {own[name].dtype}, got {value.dtype}"
-            for name, value in values.items()
-            if value.dtype.kind == "f" and own[name].dtype.kind != "f"
-        ]
-        unfit = [
-            f"{name}, expected {own[name].dtype}, got {value.dtype} that it cannot hold"
-            for name, value in values.items()
-            if value.dtype.kind != "f" and not _holds(own[name].dtype, value)
-        ]
-        broadcast = [
-            f"{name} of shape {own[name].shape}, whose elements share memory"
-            for name in values
-            if is_broadcast(own[name])
-        ]
-        faults = {"other shape": reshaped, "other dtype": retyped, "other values": unfit, "broadcast": broadcast}
-        if strict:
-            faults = {"missing": missing, "unexpected": unexpected, **faults}
-        if any(faults.values()):
-            lines = [f"\n  {fault}: {'; '.join(names)}" for fault, names in faults.items() if names]
-            raise ValueError(f"[{type(self).__name__}] this state_dict does not fit:" + "".join(lines))
-        for name in _sharing(values, [own[name] for name in values]):
-            values[name] = values[name].copy()
-        for name, value in values.items():
-            own[name].copy_(value.to(own[name].device))
-        return IncompatibleKeys(missing, unexpected)
+        return load_state(self, state_dict, strict)
 
     # ── hooks ──
 
@@ -623,28 +590,3 @@ def _convert(tensor: Tensor, device: str | None, dtype: str | DType | None) -> N
     tensor.set_(converted)
     if grad is not None:
         tensor.grad = grad.detach().to(device=device, dtype=dtype)
-
-
-def _holds(dtype: DType, value: Tensor) -> bool:
-    """Whether a dtype can hold all of these integers or bools."""
-    return dtype.kind == "f" or dtype == value.dtype or bool((value.to(dtype).to(value.dtype) == value).all())
-
-
-def _sharing(values: Mapping[str, Tensor], targets: Sequence[Tensor]) -> list[str]:
-    """Return the names of the values whose memory span overlaps that of any target."""
-    spans = [memory_span(target) for target in targets if target.size]
-    firsts, lasts = sorted(first for first, _ in spans), sorted(last for _, last in spans)
-    found = []
-    for name, value in values.items():
-        if value.size:
-            first, last = memory_span(value)
-            if bisect_left(firsts, last) > bisect_right(lasts, first):  # more begin before its end than end before it
-                found.append(name)
-    return found
-
-
-def _as_tensor(name: str, value: Any) -> Tensor:
-    try:
-        return value if isinstance(value, Tensor) else asarray(value)
-    except (TypeError, ValueError, BufferError) as error:
-        raise TypeError(f"[load_state_dict] {name}: {error}") from error

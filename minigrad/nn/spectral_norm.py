@@ -1,5 +1,7 @@
 """Spectral normalization: a weight divided by its largest singular value."""
 
+from typing import ClassVar
+
 from minigrad import random
 from minigrad.autograd import no_grad
 from minigrad.engine.ops.arguments import integer, number
@@ -19,6 +21,7 @@ class SpectralNorm(Computation):
     """Computes w / σ, with σ = uᵀ W v, from the parameter ``name_orig`` and the buffers ``name_u`` and ``name_v``."""
 
     kind = "spectrally normalized"
+    other_names: ClassVar = {"original": "_orig", "0._u": "_u", "0._v": "_v"}
 
     def __init__(self, name: str, n_power_iterations: int, eps: float, dim: int) -> None:
         super().__init__(name, f"{name}_orig", buffers=(f"{name}_u", f"{name}_v"))
@@ -79,9 +82,10 @@ def spectral_norm(
 
     The parameter `name` is replaced by ``name_orig`` and the buffers ``name_u`` and ``name_v``: the names and state of
     `torch.nn.utils.spectral_norm`, though u and v begin with 15 iterations, as in
-    ``torch.nn.utils.parametrizations``. ``module.name`` is computed on each access, so in-place writes to it are lost.
-    ``reset_parameters`` initializes ``name_orig`` as the module initializes the parameter, and draws a new u. The class
-    of the module becomes a subclass of the same name.
+    ``torch.nn.utils.parametrizations``, whose names `load_state_dict` also understands:
+    ``parametrizations.name.original``, ``0._u`` and ``0._v``. ``module.name`` is computed on each access, so in-place
+    writes to it are lost. ``reset_parameters`` initializes ``name_orig`` as the module initializes the parameter, and
+    draws a new u. The class of the module becomes a subclass of the same name.
 
     Parameters
     ----------

@@ -1,5 +1,7 @@
 """Weight normalization and weight standardization: a weight computed from parameters, independently of the data."""
 
+from typing import ClassVar
+
 from minigrad.autograd import no_grad
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.functions import absolute, rsqrt, sqrt, square
@@ -29,6 +31,7 @@ class WeightNorm(Computation):
     """Computes w = g v / ‖v‖ from the parameters ``name_g`` and ``name_v`` of a module."""
 
     kind = "weight-normalized"
+    other_names: ClassVar = {"original0": "_g", "original1": "_v"}
 
     def __init__(self, name: str, dim: int | None, ndim: int) -> None:
         super().__init__(name, f"{name}_v", (f"{name}_g",))
@@ -59,8 +62,8 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     initializes the parameter, and g to the norm of v.
 
     The names in `state_dict` are those of ``torch.nn.utils.weight_norm``, which ``torch.nn.utils.parametrizations``
-    loads as well (but saves as ``parametrizations.name.original0`` and ``original1``). The class of the module becomes
-    a subclass of the same name.
+    loads as well; `load_state_dict` also understands the names with which the latter saves,
+    ``parametrizations.name.original0`` and ``original1``. The class of the module becomes a subclass of the same name.
 
     Parameters
     ----------

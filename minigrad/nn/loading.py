@@ -1,0 +1,120 @@
+"""Loading a state into a module: which value belongs to which parameter or buffer, and whether all of them fit."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from minigrad.engine.array import is_broadcast, memory_span
+from minigrad.engine.dtype import DType
+from minigrad.engine.tensor import Tensor
+from minigrad.foreign import as_tensor
+
+if TYPE_CHECKING:
+    from minigrad.nn.module import Module
+
+
+class IncompatibleKeys(NamedTuple):
+    """The keys that `Module.load_state_dict` could not match."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+def load_state(module: "Module", state_dict: Mapping[str, Any], strict: bool) -> IncompatibleKeys:
+    """Copy values into the parameters and buffers of a module, all or nothing; see `Module.load_state_dict`."""
+    kind = type(module).__name__
+    if not isinstance(state_dict, Mapping):
+        raise TypeError(
+            f"[{kind}] expected a state_dict, a mapping of names to tensors, got {type(state_dict).__name__}"
+        )
+    own = module.state_dict()
+    given = _under_own_names(module, state_dict)
+    values = {name: _converted(name, value) for name, value in given.items() if name in own}
+    missing = _missing(module, own, values)
+    unexpected = [str(name) for name in given if name not in own]
+    reshaped = [
+        f"{name}, expected {own[name].shape}, got {value.shape}{_transposed(own[name].shape, value.shape)}"
+        for name, value in values.items()
+        if value.shape != own[name].shape
+    ]
+    retyped = [
+        f"{name}, expected {own[name].dtype}, got {value.dtype}"
+        for name, value in values.items()
+        if value.dtype.kind == "f" and own[name].dtype.kind != "f"
+    ]
+    unfit = [
+        f"{name}, expected {own[name].dtype}, got {value.dtype} that it cannot hold"
+        for name, value in values.items()
+        if value.dtype.kind != "f" and not _holds(own[name].dtype, value)
+    ]
+    broadcast = [
+        f"{name} of shape {own[name].shape}, whose elements share memory" for name in values if is_broadcast(own[name])
+    ]
+    faults = {"other shape": reshaped, "other dtype": retyped, "other values": unfit, "broadcast": broadcast}
+    if strict:
+        faults = {"missing": missing, "unexpected": unexpected, **faults}
+    if any(faults.values()):
+        lines = [f"\n  {fault}: {'; '.join(names)}" for fault, names in faults.items() if names]
+        raise ValueError(f"[{kind}] this state_dict does not fit:" + "".join(lines))
+    for name in _sharing(values, [own[name] for name in values]):
+        values[name] = values[name].copy()
+    for name, value in values.items():
+        own[name].copy_(value.to(own[name].device))
+    return IncompatibleKeys(missing, unexpected)
+
+
+def _under_own_names(module: "Module", state_dict: Mapping[str, Any]) -> dict[str, Any]:
+    """The state with the module's names in the place of PyTorch's, where these differ."""
+    ours = {
+        f"{place}.{other}".lstrip("."): f"{place}.{name}".lstrip(".")
+        for place, part in module._places("")
+        for other, name in part._other_names().items()
+    }
+    return {
+        ours[name] if name in ours and ours[name] not in state_dict else name: value
+        for name, value in state_dict.items()
+    }
+
+
+def _missing(module: "Module", own: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> list[str]:
+    """The names without a value, except for those of a shared tensor with another name, and of optional counters."""
+    members = dict(module._state(""))
+    filled = {id(members[name]) for name in values if name in members}
+    optional = {f"{place}.{name}".lstrip(".") for place, part in module._places("") for name in part._optional}
+    return [
+        name for name in own if not (name in values or name in optional or id(members.get(name)) in filled)
+    ]  # fmt: skip
+
+
+def _converted(name: str, value: Any) -> Tensor:
+    try:
+        return as_tensor(value)
+    except (TypeError, ValueError, BufferError) as error:
+        raise TypeError(f"[load_state_dict] {name}: {error}") from error
+
+
+def _transposed(expected: tuple[int, ...], found: tuple[int, ...]) -> str:
+    """Say how to transpose a kernel of another library, whose inputs and outputs are its last two axes."""
+    if len(expected) < 2 or found != (*expected[2:], expected[1], expected[0]):
+        return ""
+    last = len(expected) - 1
+    axes = (last, last - 1, *range(last - 1))
+    return f": transposed, {'.T' if last == 1 else f'.transpose{axes}'} fits"
+
+
+def _holds(dtype: DType, value: Tensor) -> bool:
+    """Whether a dtype can hold all of these integers or bools."""
+    return dtype.kind == "f" or dtype == value.dtype or bool((value.to(dtype).to(value.dtype) == value).all())
+
+
+def _sharing(values: Mapping[str, Tensor], targets: Sequence[Tensor]) -> list[str]:
+    """Return the names of the values whose memory span overlaps that of any target."""
+    spans = [memory_span(target) for target in targets if target.size]
+    firsts, lasts = sorted(first for first, _ in spans), sorted(last for _, last in spans)
+    found = []
+    for name, value in values.items():
+        if value.size:
+            first, last = memory_span(value)
+            if bisect_left(firsts, last) > bisect_right(lasts, first):  # more begin before its end than end before it
+                found.append(name)
+    return found
