@@ -16,6 +16,7 @@ import numpy as np
 
 from minigrad.engine.ops.random import get_state, set_state
 from minigrad.engine.tensor import Tensor
+from minigrad.foreign import as_tensor, is_array
 from minigrad.saving.files import Path
 from minigrad.saving.serialization import load, save
 
@@ -36,8 +37,8 @@ def save_checkpoint(path: Path, /, **parts: Any) -> None:
     path : str or os.PathLike
     **parts
         Under any names: objects with `state_dict` and `load_state_dict` (modules, optimizers, schedules, a
-        `DataLoader`, a `Tokenizer`, …), and values: None, bools, numbers, strings, tensors, and lists, tuples and dicts
-        of these.
+        `DataLoader`, a `Tokenizer`, …), and values: None, bools, numbers, strings, tensors, arrays as for `save`, and
+        lists, tuples and dicts of these.
 
     Raises
     ------
@@ -159,7 +160,11 @@ def _has_state(part: Any) -> bool:
 
 def _encode(place: str, value: Any, tensors: dict[str, Tensor]) -> Any:
     """The value as JSON can represent it; its tensors are added to `tensors`, named by their place."""
-    if isinstance(value, Tensor):
+    if is_array(value) and not isinstance(value, np.generic):
+        try:
+            value = as_tensor(value)
+        except (TypeError, ValueError, BufferError) as error:
+            raise TypeError(f"[save_checkpoint] {place}: {error}") from error
         while place in tensors:  # the key "a.b" and the keys "a", "b" give the same place
             place += "'"
         tensors[place] = value

@@ -7,7 +7,6 @@ one either with a second copy in memory or by mapping it, which kills the proces
 
 import json
 import os
-import re
 import stat
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,20 +14,28 @@ from typing import Any, BinaryIO, Literal, NamedTuple, overload
 
 import numpy as np
 
-from minigrad.creation import asarray, empty
+from minigrad.creation import empty
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tensor import Tensor
+from minigrad.foreign import as_tensor, is_array
 from minigrad.nn.module import Module
 from minigrad.saving.files import Path, checked_path, write
+from minigrad.saving.formats import recognized
 
 # In the order in which tensors are written, large elements first, so that each is aligned
 DTYPES = {"I64": "int64", "F64": "float64", "F32": "float32", "I32": "int32", "BOOL": "bool"}
-HALVES = {"F16": "float16", "BF16": "bfloat16"}  # which `load` converts
+# Other dtypes, which `load` converts: integers always, floats to the dtype that is asked for
+INTEGERS = {"U8": "int32", "I8": "int32", "U16": "int32", "I16": "int32", "U32": "int64", "U64": "int64"}
+FLOATS = {"F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
+# The elements of what is converted, as NumPy reads them; the last three are only bits to it
+ELEMENTS = {
+    "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "U64": "<u8", "F64": "<f8", "F32": "<f4",
+    "F16": "<f2", "BF16": "<u2", "F8_E4M3": "u1", "F8_E5M2": "u1",
+}  # fmt: skip
 CHUNK = 1 << 18  # elements that are converted at once
+OTHERS = 'safetensors.safe_open({!r}, "numpy").get_tensor(name) reads the other tensors one by one'
 HEADER_LIMIT = 100_000_000  # bytes; readers of the format refuse longer ones
-# The first bytes of a pickle, and of a zip archive that begins with one, as PyTorch writes it
-PICKLE = re.compile(rb"\x80[\x02-\x05](?!\0)|PK\x03\x04.{26}[^\0]*/data\.pkl", re.DOTALL)
 
 
 def save(obj: Module | Mapping[str, Any], path: Path, metadata: Mapping[str, str] | None = None) -> None:
@@ -41,8 +48,9 @@ def save(obj: Module | Mapping[str, Any], path: Path, metadata: Mapping[str, str
     ----------
     obj : Module or mapping of str to Tensor
         A module is saved as its `state_dict`. Shapes, dtypes and memory layouts are arbitrary; devices are not stored.
-        The values may also be NumPy arrays or DLPack objects such as PyTorch tensors. `save_checkpoint` saves the state
-        of an optimizer.
+        The values may also be arrays of NumPy and other libraries, such as PyTorch's parameters: floats of less than 32
+        bits are stored as float32, integers of 8 and 16 bits as int32, and uint32 and uint64 as int64.
+        `save_checkpoint` saves the state of an optimizer.
     path : str or os.PathLike
         A new file gets the permissions that ``open(path, "w")`` would give it. A replaced file keeps its permissions,
         and its owner and group where the system permits that; if the group cannot be kept, the group's permissions are
@@ -90,13 +98,13 @@ def save(obj: Module | Mapping[str, Any], path: Path, metadata: Mapping[str, str
 
 
 def _as_tensor(name: str, value: Any) -> Tensor:
-    if not hasattr(value, "__dlpack__"):
+    if not is_array(value):
         raise TypeError(
             f"[save] expected a Tensor or an array for {name!r}, got {kind_of(value)}: save_checkpoint also saves "
             f"numbers, strings, lists and dicts, such as the state of an optimizer"
         )
     try:
-        return asarray(value)
+        return as_tensor(value)
     except (TypeError, ValueError, BufferError) as error:
         raise TypeError(f"[save] {name!r}: {error}") from error
 
@@ -146,14 +154,15 @@ def load(
     metadata : bool
         Whether to return the metadata as well.
     dtype : DType, optional
-        float32 or float64. Floating-point tensors are converted to it, including those in float16 and bfloat16, which
-        minigrad does not support; all others keep their dtypes.
+        float32 or float64. Floating-point tensors are converted to it, including those in float16, bfloat16 and
+        float8 (E4M3, E5M2), which minigrad does not support. Of the others, integers of 8 and 16 bits become int32,
+        uint32 and uint64 become int64, and the rest keep their dtypes.
 
     Returns
     -------
     dict of str to Tensor
-        On the CPU, with the stored dtypes unless `dtype` is given, in the order of the file; `save` sorts by dtype and
-        name. With `metadata`, a pair of this and a dict of str to str.
+        On the CPU, in the order of the file; `save` sorts by dtype and name. With `metadata`, a pair of this and a dict
+        of str to str.
 
     Raises
     ------
@@ -162,9 +171,8 @@ def load(
     TypeError
         If `path` is not a path, or `dtype` is not a floating-point type.
     ValueError
-        For a file that is truncated or not a safetensors file, such as a PyTorch pickle, and for dtypes that minigrad
-        does not support (uint8, …, and without `dtype` float16 and bfloat16); the message names the file, the reason
-        and what to do.
+        For a file that is truncated or not a safetensors file, such as a PyTorch pickle, for integers from 2⁶³ up, and
+        for floats of less than 32 bits without `dtype`; the message names the file, the reason and what to do.
 
     Examples
     --------
@@ -181,22 +189,18 @@ def load(
         try:
             entries, stored = _entries(file)
         except (ValueError, RecursionError) as error:
-            if PICKLE.match(start):
-                raise ValueError(
-                    f"[load] {place} is a pickle, such as torch.save writes: it is not read, as that could run any "
-                    f"code. With PyTorch, convert it: "
-                    f'mg.save(torch.load({place!r}, weights_only=True), "model.safetensors")'
-                ) from None
-            raise ValueError(f"[load] {place} is not a complete safetensors file: {error}") from error
-        halves = [name for name, entry in entries.items() if entry.dtype in HALVES]
-        wrong = [name for name, entry in entries.items() if entry.dtype not in DTYPES and entry.dtype not in HALVES]
-        if wrong or (halves and wanted is None):
-            name, *others = wrong or halves
-            found = HALVES.get(entries[name].dtype, entries[name].dtype)
+            what = recognized(start, place) or f"not a complete safetensors file: {error}"
+            raise ValueError(f"[load] {place} is {what}") from error
+        wrong = [name for name, entry in entries.items() if entry.dtype not in {*DTYPES, *INTEGERS, *FLOATS}]
+        narrow = [name for name, entry in entries.items() if entry.dtype in FLOATS]
+        if wrong or (narrow and wanted is None):
+            name, *others = wrong or narrow
+            found = FLOATS.get(entries[name].dtype, entries[name].dtype)
             more = f" and {len(others)} more" if others else ""
-            hint = "" if wrong else ': pass dtype="float32" to convert'
+            hint = OTHERS.format(place) if wrong else 'pass dtype="float32" to convert'
             raise ValueError(
-                f"[load] {place}: expected float32, float64, int32, int64 or bool, got {found} for {name!r}{more}{hint}"
+                f"[load] {place}: expected float32, float64, int32, int64 or bool, got {found} for {name!r}{more}: "
+                f"{hint}"
             )
         tensors = {}
         for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
@@ -223,7 +227,8 @@ def _entries(file: BinaryIO) -> tuple[dict[str, _Entry], dict[str, str]]:
     status = os.fstat(file.fileno())
     length = int.from_bytes(_exactly(file, 8), "little")
     if length > HEADER_LIMIT:
-        raise ValueError(f"a header of {length:,} bytes")
+        absurd = length >> 40
+        raise ValueError("it does not begin with the length of a header" if absurd else f"a header of {length:,} bytes")
     if stat.S_ISREG(status.st_mode) and length > status.st_size:
         raise ValueError(f"a header of {length:,} bytes in a file of {status.st_size:,}")
     text = _exactly(file, length).decode()
@@ -276,7 +281,8 @@ def _parsed(fields: Any) -> _Entry | None:
     if not all(type(number) is int and 0 <= number < 1 << 64 for number in (*shape, *offsets)):
         return None
     begin, end = offsets
-    itemsize = 2 if dtype in HALVES else np.dtype(DTYPES[dtype]).itemsize if dtype in DTYPES else None
+    element = DTYPES.get(dtype, ELEMENTS.get(dtype))
+    itemsize = None if element is None else np.dtype(element).itemsize
     if end < begin or (itemsize is not None and end - begin != _elements(shape) * itemsize):
         return None
     return _Entry(dtype, shape, begin, end)
@@ -314,13 +320,15 @@ def _checked_dtype(dtype: str | DType) -> str:
 def _tensor(file: BinaryIO, entry: _Entry, wanted: str | None) -> Tensor:
     """Read a tensor, converting floats to `wanted` unless that is None."""
     stored = DTYPES.get(entry.dtype)
-    dtype = wanted if wanted is not None and (stored is None or stored.startswith("float")) else stored
+    dtype = INTEGERS.get(entry.dtype, stored)
+    if wanted is not None and (entry.dtype in FLOATS or entry.dtype in ("F32", "F64")):
+        dtype = wanted
     x = empty(tuple(entry.shape), dtype=dtype)
     array = x.reshape(-1).numpy()
     if dtype != stored:
         for part in np.split(array, range(CHUNK, array.size, CHUNK)):
             with np.errstate(all="ignore"):  # a float64 may be too large for float32
-                part[:] = _floats(file, entry.dtype, part.size)
+                part[:] = _numbers(file, entry.dtype, part.size)
         return x
     raw = array.view(np.uint8)
     _fill(file, raw)
@@ -331,11 +339,21 @@ def _tensor(file: BinaryIO, entry: _Entry, wanted: str | None) -> Tensor:
     return x
 
 
-def _floats(file: BinaryIO, dtype: str, count: int) -> np.ndarray:
-    """Read numbers that are to be converted: as float32 if they are bfloat16, the upper halves of float32."""
-    raw = np.empty(count, {"BF16": "<u2", "F16": "<f2", "F32": "<f4", "F64": "<f8"}[dtype])
+def _numbers(file: BinaryIO, dtype: str, count: int) -> np.ndarray:
+    """Read numbers that are to be converted, in a dtype of NumPy that holds them all."""
+    raw = np.empty(count, ELEMENTS[dtype])
     _fill(file, raw.view(np.uint8))
-    return (raw.astype(np.uint32) << 16).view(np.float32) if dtype == "BF16" else raw
+    if dtype == "BF16":  # the upper half of a float32
+        return (raw.astype(np.uint32) << 16).view(np.float32)
+    if dtype == "F8_E5M2":  # the upper half of a float16
+        return (raw.astype(np.uint16) << 8).view(np.float16)
+    if dtype == "F8_E4M3":  # the sign, four bits of the exponent and three of the fraction, without infinities
+        fraction, exponent = raw % 8 / 8, raw // 8 % 16.0
+        value = (fraction + (exponent > 0)) * 2 ** (np.maximum(exponent, 1) - 7)
+        return np.copysign(np.where(raw % 128 == 127, np.nan, value), 0.5 - (raw >= 128))
+    if dtype == "U64" and count and raw.max() >= 1 << 63:
+        raise ValueError(f"expected integers below 2**63, got {raw.max()}")
+    return raw
 
 
 def _fill(file: BinaryIO, raw: np.ndarray) -> None:

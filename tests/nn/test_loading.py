@@ -23,11 +23,13 @@ class Lent:
         return self.values
 
 
-def test_parameters_that_require_grad(device):
+def test_parameters_that_require_grad(device, tmp_path):
     layer = nn.Linear(2, 1, device=device)
     state = {"weight": Lent(np.array([[3.0, 4.0]])), "bias": Lent(np.ones(1, np.float32))}
     layer.load_state_dict(state)
     assert (layer.weight.tolist(), layer.bias.tolist()) == ([[3, 4]], [1])
+    mg.save(state, tmp_path / "x")
+    assert mg.load(tmp_path / "x")["weight"].tolist() == [[3, 4]]
 
 
 def test_parameters_of_torch(device):
