@@ -1,8 +1,13 @@
 """Pretrained word vectors."""
 
+import gzip
 import os
+import re
+import zlib
 from collections.abc import Mapping
-from typing import NamedTuple
+from functools import partial
+from io import BufferedReader
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +17,8 @@ from minigrad.engine.tensor import Tensor
 from minigrad.saving.files import checked_path
 
 LINE = 1 << 20  # bytes; GloVe's lines have a few thousand
+PACKED = re.compile(rb"PK\x03\x04|BZh\d1AY|\xfd7zXZ")
+CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")  # which no text has
 SOURCE = "glove.6B.zip from https://nlp.stanford.edu/projects/glove/"
 
 
@@ -44,8 +51,9 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
     Parameters
     ----------
     path : str or os.PathLike
-        A file whose lines consist of a word and its numbers, such as ``glove.6B.100d.txt``. It may be a
-        pipe, whose writer is waited for.
+        A text file whose lines consist of a word and its numbers, separated by spaces, such as ``glove.6B.100d.txt``.
+        A first line of two integers is a header, as word2vec, fastText and gensim write it: the number of vectors and
+        their width. The file may be compressed by gzip, and it may be a pipe, whose writer is waited for.
     vocabulary : mapping of str to int
         Maps each word to its own row, such as ``Tokenizer.vocabulary``.
 
@@ -60,8 +68,8 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
     FileNotFoundError
         If there is no such file.
     ValueError
-        For lines of another width than the first one, a file without lines, values that are not float32 numbers, and
-        two words for one row.
+        For lines of another width than the first one, a file without lines or with another number of them than its
+        header says, values that are not float32 numbers, a file that is not text, and two words for one row.
     TypeError
         If `vocabulary` is not a mapping from strings to integers, or `path` is not a path.
     MemoryError
@@ -76,63 +84,113 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
     >>> matrix.tolist(), unknown
     ([[0.0, 0.0], [2.0, 3.0], [0.0, 0.0]], ['unicorn'])
     """
-    if not isinstance(vocabulary, Mapping):
-        raise TypeError(f"[glove] expected a vocabulary from words to rows, got {type(vocabulary).__name__}")
-    rows: dict[bytes, int] = {}
-    words: dict[int, str] = {}
-    for text, given in vocabulary.items():
-        if not isinstance(text, str):
-            raise TypeError(f"[glove] expected a vocabulary from words to rows, got the word {text!r}")
-        rows[_encoded(text)] = row = integer("glove", "row", given, 0)
-        if words.setdefault(row, text) != text:
-            raise ValueError(f"[glove] expected a row for each word, got row {row} for {words[row]!r} and {text!r}")
+    rows = 1 + _checked(vocabulary)
     place = checked_path("glove", path)
     try:
         file = open(place, "rb")  # noqa: SIM115
     except FileNotFoundError:
         raise FileNotFoundError(f"[glove] expected word vectors at {place}, got no file: unpack {SOURCE}") from None
-    found: dict[bytes, np.ndarray] = {}
-    width = 0
-    with file:
-        for number, line in enumerate(iter(lambda: file.readline(LINE + 1), b""), 1):
-            if len(line) > LINE:
-                raise _wrong(f"lines of at most {LINE:,} bytes", place, number, repr(line[:40]))
-            word, _, values = line.rstrip().partition(b" ")
-            if not values:
-                raise _wrong("a word and numbers", place, number, repr(line[:40]))
-            width = width or values.count(b" ") + 1
-            if values.count(b" ") + 1 != width:
-                word, values = _long_word(place, number, word, values, width)
-            if word in rows and word not in found:
-                found[word] = _numbers(place, number, values)
-            elif number == 1:  # checks that the file contains vectors at all
-                _numbers(place, number, values)
-    if not width:
-        raise _wrong("a word and numbers", place, 1, "an empty file")
-    largest = max(words, default=-1)
+    with file, np.errstate(over="ignore"):
+        try:
+            matrix, found = _read(_unpacked(place, file), _Faults(place), vocabulary, rows)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise ValueError(f"[glove] expected a complete file, got a damaged one at {place}: {error}") from error
+    if matrix.size and not (np.isfinite(matrix.min()) and np.isfinite(matrix.max())):
+        word = next(word for word, row in vocabulary.items() if not np.isfinite(matrix[row]).all())
+        raise ValueError(f"[glove] expected numbers that fit float32 in {place}, got others for {word!r}")
+    missing = sorted((int(row), word) for word, row in vocabulary.items() if not found[row])
+    return Vectors(asarray(matrix), [word for _, word in missing])
+
+
+def _checked(vocabulary: Mapping[str, int]) -> int:
+    """Return the largest row, or -1 if there is none."""
+    if not isinstance(vocabulary, Mapping):
+        raise TypeError(f"[glove] expected a vocabulary from words to rows, got {type(vocabulary).__name__}")
+    words: dict[int, str] = {}
+    for word, given in vocabulary.items():
+        if not isinstance(word, str):
+            raise TypeError(f"[glove] expected a vocabulary from words to rows, got the word {word!r}")
+        row = integer("glove", "row", given, 0)
+        if words.setdefault(row, word) != word:
+            raise ValueError(f"[glove] expected a row for each word, got row {row} for {words[row]!r} and {word!r}")
+    return max(words, default=-1)
+
+
+def _unpacked(place: str, file: BufferedReader) -> Any:
+    """Return the file itself, or a file of what gzip has compressed."""
+    start = file.peek(8)[:8]
+    if PACKED.match(start):
+        raise ValueError(f"[glove] expected a text file, got an archive at {place}: unpack it")
+    return gzip.GzipFile(fileobj=file) if start[:2] == b"\x1f\x8b" else file
+
+
+class _Faults:
+    """Errors that say where a file is wrong and what to do."""
+
+    def __init__(self, place: str) -> None:
+        self.place, self.header = place, False
+
+    def at(self, number: int, line: bytes, expected: str, got: object = None) -> ValueError:
+        got = repr(line[:40]) if got is None else got
+        advice = "" if self.header else f": unpack {SOURCE} again"
+        if CONTROL.search(line):
+            advice = (
+                ": if this is word2vec's binary format, gensim converts it: "
+                f'KeyedVectors.load_word2vec_format({self.place!r}, binary=True).save_word2vec_format("vectors.txt")'
+            )
+        return ValueError(f"[glove] expected {expected} in line {number} of {self.place}, got {got}{advice}")
+
+
+def _read(file: Any, faults: _Faults, vocabulary: Mapping[str, int], rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the matrix, and for each row whether the file has a vector for it."""
+    found = _zeros(rows, bool)
+    matrix, width, count, seen = found, 0, -1, 0
+    for number, line in enumerate(iter(partial(file.readline, LINE + 1), b""), 1):
+        if len(line) > LINE:
+            raise faults.at(number, line, f"lines of at most {LINE:,} bytes")
+        if b"\t" in line:
+            raise faults.at(number, line, "a word and numbers separated by spaces")
+        word, _, values = line.rstrip().partition(b" ")
+        if number == 1 and word.isdigit() and re.fullmatch(b"[1-9][0-9]{,8}", values):
+            faults.header, count, width = True, int(word), int(values)
+            continue
+        if not (word or values):
+            continue
+        if not values:
+            raise faults.at(number, line, "a word and numbers")
+        width = width or len(values.split())
+        if values.count(b" ") + 1 != width:
+            word, values = _split(faults, number, line, width)
+        seen += 1
+        if seen == 1:  # checks that the file contains vectors at all
+            _parse(faults, number, np.zeros(width, np.float32), values, strict=True)
+            matrix = _zeros((rows, width), np.float32)
+        text = word.decode(errors="surrogateescape")
+        if text in vocabulary and not found[row := vocabulary[text]]:
+            _parse(faults, number, matrix[row], values)
+            found[row] = True
+    if not seen:
+        raise faults.at(1, b"", "a word and numbers", "an empty file")
+    if count not in (-1, seen):
+        raise ValueError(f"[glove] expected {count} vectors, as line 1 of {faults.place} says, got {seen}")
+    return matrix, found
+
+
+def _zeros(shape: Any, dtype: Any) -> np.ndarray:
     try:
-        matrix = np.zeros((largest + 1, width), np.float32)
-    except (MemoryError, ValueError):
-        raise MemoryError(f"[glove] expected rows that fit in memory, got row {largest}") from None
-    for encoded, vector in found.items():
-        matrix[rows[encoded]] = vector
-    return Vectors(asarray(matrix), [words[row] for row in sorted(words) if _encoded(words[row]) not in found])
+        return np.zeros(shape, dtype)
+    except (MemoryError, ValueError, OverflowError):
+        row = np.atleast_1d(np.array(shape, object))[0] - 1
+        raise MemoryError(f"[glove] expected rows that fit in memory, got row {row}") from None
 
 
-def _encoded(word: str) -> bytes:
-    return word.encode(errors="surrogatepass")  # words with surrogates never match, as no UTF-8 file contains them
-
-
-def _wrong(expected: str, place: str, line: int, got: object) -> ValueError:
-    return ValueError(f"[glove] expected {expected} in line {line} of {place}, got {got}: unpack {SOURCE} again")
-
-
-def _long_word(place: str, line: int, word: bytes, values: bytes, width: int) -> tuple[bytes, bytes]:
-    """Split a line whose word contains spaces, such as ". . .": everything before the last numbers is the word."""
-    parts = values.split(b" ")
+def _split(faults: _Faults, number: int, line: bytes, width: int) -> tuple[bytes, bytes]:
+    """Split a line with more spaces: everything before the last numbers is the word, such as ". . ."."""
+    word, _, values = line.rstrip().partition(b" ")
+    parts = values.split()
     extra, numbers = parts[: max(0, len(parts) - width)], parts[max(0, len(parts) - width) :]
-    if not extra or all(map(_is_number, extra)):
-        raise _wrong(f"{width} numbers", place, line, len(parts))
+    if len(parts) < width or (extra and all(map(_is_number, extra))):
+        raise faults.at(number, line, f"{width} numbers", len(parts))
     return b" ".join([word, *extra]), b" ".join(numbers)
 
 
@@ -144,12 +202,12 @@ def _is_number(text: bytes) -> bool:
     return True
 
 
-def _numbers(place: str, line: int, values: bytes) -> np.ndarray:
+def _parse(faults: _Faults, number: int, row: np.ndarray, values: bytes, strict: bool = False) -> None:
+    """Write numbers to a row; infinite ones and NaN are errors if `strict`."""
     try:
-        with np.errstate(over="ignore"):
-            vector = np.array([float(part) for part in values.split(b" ")], np.float32)
+        row[:] = values.split(b" ")
+        wrong = b"_" in values or b"\0" in values or (strict and not np.isfinite(row).all())
     except ValueError:
-        vector = np.array([np.nan])
-    if not np.isfinite(vector).all() or b"_" in values:  # `float` accepts 1_000
-        raise _wrong("numbers", place, line, repr(values[:40]))
-    return vector
+        wrong = True
+    if wrong:  # `float` accepts 1_000, and NumPy ignores zero bytes
+        raise faults.at(number, values, "numbers")
