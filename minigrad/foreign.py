@@ -34,7 +34,7 @@ def as_tensor(value: Any) -> Tensor:
     if hasattr(value, "__dlpack__") and callable(getattr(value, "detach", None)):
         value = value.detach()  # a parameter of another library does not share its memory otherwise
     dtype = getattr(value, "dtype", "")
-    name = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
+    name = str(getattr(dtype, "name", dtype)).rpartition(".")[2].lower()
     wider = next((dtype for pattern, dtype in WIDER if re.fullmatch(pattern, name)), None)
     if wider == "float32" and callable(getattr(value, "float", None)):
         return asarray(value.float())

@@ -1,5 +1,7 @@
 """load_state_dict of what other libraries hold: parameters, other dtypes, other names, absent and shared entries."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,24 @@ def test_parameters_that_require_grad(device, tmp_path):
     assert (layer.weight.tolist(), layer.bias.tolist()) == ([[3, 4]], [1])
     mg.save(state, tmp_path / "x")
     assert mg.load(tmp_path / "x")["weight"].tolist() == [[3, 4]]
+
+
+class Brain(Lent):
+    """A parameter in bfloat16, as Paddle names it; NumPy reads only what `float` returns."""
+
+    dtype = SimpleNamespace(name="BFLOAT16")
+
+    def detach(self):
+        return self
+
+    def float(self):
+        return self.values
+
+
+def test_parameters_of_half_precision(device):
+    layer = nn.Linear(2, 1, bias=False, device=device)
+    layer.load_state_dict({"weight": Brain(np.ones((1, 2), np.float32))})
+    assert layer.weight.tolist() == [[1, 1]]
 
 
 def test_parameters_of_torch(device):
