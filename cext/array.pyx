@@ -258,7 +258,7 @@ cdef class Array:
         if x.buffer.device:
             raise TypeError(f"[numpy] expected a tensor on the CPU, got one on {x.device}: use x.to('cpu')")
         if self.needs_grad:
-            raise TypeError("[numpy] this tensor requires grad: use x.detach().numpy()")
+            raise TypeError("[numpy] this tensor requires grad, and an array has no gradient: x.detach().numpy()")
         if not x.packed and not flags & PyBUF_STRIDES == PyBUF_STRIDES:
             raise BufferError("[numpy] the tensor is not contiguous")
         if not x.packed and (flags & PyBUF_C_CONTIGUOUS == PyBUF_C_CONTIGUOUS or

@@ -13,8 +13,8 @@ from minigrad.engine.array cimport (
 )
 from minigrad.engine.calls cimport Call, begin, in_operation, wait_for_operations
 from minigrad.engine.dtype cimport BOOL, INT64, code_of, default_float, dtype_of, is_float
-from minigrad.engine.interop cimport dlpack_device, from_object, must_copy, to_dlpack
-from minigrad.engine.ops.arguments cimport is_scalar, kind_of, one_axis
+from minigrad.engine.interop cimport dlpack_device, from_object, must_copy, to_dlpack, uninitialized
+from minigrad.engine.ops.arguments cimport is_scalar, kind_of, one_axis, refuse_tensors
 from minigrad.engine.ops.arithmetic cimport add, divide, floor_divide, multiply, negative, remainder, subtract
 from minigrad.engine.ops.functions cimport absolute, power
 from minigrad.engine.ops.in_place cimport filled, in_place
@@ -273,9 +273,15 @@ cdef class Tensor(Array):
         """(device type, device id) of the DLPack standard: (1, 0) on the CPU, (2, i) on cuda:i."""
         return dlpack_device(self)
 
+    def to_numpy(self) -> np.ndarray:
+        """``x.numpy()``, by the name of pandas, polars and xarray, by which matplotlib asks for it."""
+        return self.numpy()
+
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
                    dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
         """A DLPack capsule over the same memory (https://dmlc.github.io/dlpack), of version 1 if `max_version` allows.
+
+        A tensor with negative strides, which not every consumer can represent, is copied, and refused for copy=False.
 
         On a GPU, `stream`, on which the consumer will use the memory, waits for the work of the current stream.
         """
@@ -799,13 +805,17 @@ def make(data: Any, dtype: DTypeLike = None, device: str | None = None, requires
     cdef Array x
     if isinstance(data, Array):
         note_read(<Array>data)
-    if isinstance(data, Array) and (<Array>data).needs_grad and (code < 0 or is_float(code)):
-        if not copy and not requires_grad:      # with its history
-            x = moved(<Array>data, (<Array>data).buffer.device if device is None else device_index(device, op))
-            x = cast(x, x.code if code < 0 else code)
+        x = <Array>data
+        if x.buffer == NOWHERE:
+            raise uninitialized(op, x)
+        if op != "tensor" and not requires_grad and (code < 0 or code == x.code or is_float(code)):
+            x = cast(moved(x, x.buffer.device if device is None else device_index(device, op)),
+                     x.code if code < 0 else code)      # with its history
             if shared and x is not data:
                 raise must_copy(op, data)
-            return x
+            return copied(x) if copy and x is data else x
+    elif op != "tensor" and op != "asarray":
+        refuse_tensors(op, data)
     x = from_object(data, code, -1 if device is None else device_index(device, op), copy, op, shared,
                     not constant)
     if isinstance(data, Array):

@@ -15,6 +15,7 @@ from minigrad.engine.interop import from_dlpack
 from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.ops.layout import broadcast_to, expand_dims
 from minigrad.engine.ops.logic import where
+from minigrad.engine.tape import is_grad_enabled
 from minigrad.engine.tensor import EMPTY, Tensor, constant, make
 
 if TYPE_CHECKING:
@@ -30,8 +31,11 @@ Called = TypeVar("Called", bound=Callable[..., Any])
 
 
 def operand(op: str, x: Any) -> Tensor:
-    """Return x itself if it is a tensor, otherwise convert an array-like to one."""
-    return x if isinstance(x, Tensor) else make(x, copy=False, op=op)
+    """Return x itself if it is a tensor, otherwise convert an array-like to one.
+
+    Foreign memory is copied while operations are recorded, as its owner may change it before backward reads it.
+    """
+    return x if isinstance(x, Tensor) else make(x, copy=is_grad_enabled(), op=op)
 
 
 def computed(values: np.ndarray, dtype: "DTypeLike" = None, device: str | None = None) -> Tensor:
@@ -69,14 +73,16 @@ def memory_for(op: str, shape: Sequence[float]) -> Iterator[None]:
 
 
 def tensor(data: Any, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
-    """Create a tensor with a copy of `data`.
+    """Create a tensor with a copy of `data`, without a history.
 
     Parameters
     ----------
     data : array-like
-        Numbers, nested sequences, NumPy arrays, tensors, or anything with the buffer protocol or DLPack.
+        Numbers, nested sequences, NumPy arrays, tensors, tables of pandas, polars or Arrow, or anything with the buffer
+        protocol or DLPack. `stack` joins several tensors and keeps their gradients.
     dtype : DType, optional
-        By default, the dtype of the data; Python floats take the default dtype, Python ints int64.
+        By default, the dtype that NumPy finds in the data, except that Python floats take the default dtype. Data of
+        other dtypes, such as bfloat16, are converted if one is given.
     device : str, optional
         By default, the device of the data, or "cpu" if it is not an array.
     requires_grad : bool
@@ -109,7 +115,8 @@ def asarray(
     Memory is shared with writable NumPy arrays and other objects that support the buffer protocol or DLPack, if neither
     the dtype nor the device has to change. Parameters and errors are those of `tensor`; without a `device`, the tensor
     is on the device of the data. ``copy=True`` copies in any case, and with ``copy=False`` it is a ValueError if the
-    memory cannot be shared.
+    memory cannot be shared. Memory that must not be written, as Arrow's and JAX's, is copied. For a tensor the
+    conversion and the copy are recorded: the gradient reaches `data`, unless ``requires_grad=True`` asks for a leaf.
 
     Examples
     --------
@@ -266,6 +273,8 @@ def arange(
     tensor([1, 3, 5])
     """
     given = (0, start, step) if stop is None else (start, stop, step)
+    if any(isinstance(v, Tensor) and v.requires_grad for v in given):
+        raise TypeError("[arange] expected numbers without a gradient, which would be lost: x.detach() has none")
     numbers: list[Any] = [v.item() if hasattr(v, "item") else v for v in given]
     for v in numbers:
         if not isinstance(v, (int, float)):

@@ -155,7 +155,7 @@ def nan_to_num(x: Tensor, /, *, nan: float = 0.0, posinf: float | None = None, n
 
 
 @with_habits
-def quantile(x: Tensor, q: float | Sequence[float], /, axis: Axes | None = None, *, keepdims: bool = False) -> Tensor:
+def quantile(x: Tensor, /, q: float | Sequence[float], axis: Axes | None = None, *, keepdims: bool = False) -> Tensor:
     """The numbers below which the fractions q of the elements lie, interpolated linearly; NaN if an element is NaN.
 
     Parameters
@@ -175,6 +175,8 @@ def quantile(x: Tensor, q: float | Sequence[float], /, axis: Axes | None = None,
     tensor([2.5, 9. ])
     """
     x = operand("quantile", x)
+    if isinstance(q, Tensor) and q.requires_grad:
+        raise TypeError("[quantile] expected q without a gradient, which is not computed: give q.detach()")
     fractions = np.asarray(q.tolist() if isinstance(q, Tensor) else q, dtype=np.float64)
     if fractions.ndim > 1 or not ((fractions >= 0) & (fractions <= 1)).all():
         raise ValueError(f"[quantile] expected a number or a sequence of numbers from 0 to 1, got {q}")

@@ -7,6 +7,7 @@ cdef Array float_operand(str op, object x)
 cdef Array layer_bias(str op, object bias, Array x, Array weight)
 cdef Array scalar(object value, int code, int device, str op=*)
 cdef int refuse_bool(str op, Array x) except -1
+cdef int refuse_tensors(str op, object x) except -1
 cdef object optional(str op, object x)
 cdef object plain_axis(str op, object axis)
 cdef int one_axis(str op, object axis, int ndim) except -1

@@ -13,13 +13,16 @@ import numpy as np
 from minigrad.engine.array cimport NOWHERE, Array, check_same_device, empty, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport BOOL, INT64, default_float, is_float
-from minigrad.engine.interop cimport from_object, uninitialized
+from minigrad.engine.interop cimport from_object, shown_tensors, uninitialized
 from minigrad.engine.tape cimport note_read, recording, watched
 
 
 cpdef str kind_of(x: Any):
-    """The name of x's type, with its package if another library's type has the name of one of ours: torch.Tensor."""
-    cdef str name = type(x).__name__
+    """What x is, for an error: the name of its type, with its package if another library's type has the name of one of
+    ours (torch.Tensor); of a tuple or list that holds tensors, also where it has one."""
+    cdef str tensors = shown_tensors(x), name = type(x).__name__
+    if tensors is not None:
+        return tensors
     if isinstance(x, Array) or name not in ("Tensor", "Parameter"):
         return name
     return f"{type(x).__module__.partition('.')[0]}.{name}"
@@ -79,7 +82,16 @@ cdef Array operand(str op, object x):
     value = plain_scalar(op, x)
     if value is not None:
         return scalar(value, weak_code(value, BOOL), 0, op)
+    refuse_tensors(op, x)
     return from_object(x, -1, -1, recording(), op, False, True)
+
+
+cdef int refuse_tensors(str op, object x) except -1:
+    """Refuse a list or tuple that holds tensors, such as the results of a layer: stacked, it is another tensor."""
+    tensors = shown_tensors(x)
+    if tensors is not None:
+        raise TypeError(f"[{op}] expected a tensor, got {tensors}: mg.stack makes one tensor of several")
+    return 0
 
 
 cdef object optional(str op, object x):

@@ -4,10 +4,12 @@ They are each other's adjoints: that of a slice is a placement into zeros, that 
 """
 import itertools
 
+import numpy as np
+
 from minigrad.engine.array cimport MAX_NDIM, Array, empty, empty_as, parse_shape, product, shape_of, view
 from minigrad.engine.backend cimport SUM, backend
 from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport BOOL, INT32, INT64, code_of, is_float, itemsize
+from minigrad.engine.dtype cimport BOOL, INT32, INT64, code_of, dtype_of, is_float, itemsize
 from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand, plain_axis, refuse_bool
 from minigrad.engine.tape cimport Node, Op, copy_op, operation, recording, track
 
@@ -50,7 +52,8 @@ cdef Array cast(Array x, int code):
     return out
 
 
-def astype(x: TensorLike, dtype: DTypeLike, *, bint copy: bool | None = True, device: str | None = None) -> Tensor:
+def astype(x: TensorLike, dtype: DTypeLike, *, bint copy: bool | None = True, device: str | None = None,
+           order: str = "K", casting: str = "unsafe") -> Tensor:
     """x with its elements converted to `dtype`.
 
     Floats are truncated to integers; those out of range become the nearest integer, and NaN becomes 0. int64 to int32
@@ -64,6 +67,10 @@ def astype(x: TensorLike, dtype: DTypeLike, *, bint copy: bool | None = True, de
         If False, return x itself if no conversion is needed.
     device : str, optional
         Where the result is; by default, on x's device.
+    order : str
+        NumPy's, for libraries that pass it: "K", "A" or "C", which all mean row-major here.
+    casting : str
+        As in ``np.can_cast``; a conversion that it does not allow is a TypeError.
 
     Examples
     --------
@@ -74,6 +81,11 @@ def astype(x: TensorLike, dtype: DTypeLike, *, bint copy: bool | None = True, de
     cdef Call _call = begin(astype_op)
     cdef int code = code_of(dtype, "astype")
     cdef Array a = operand("astype", x)
+    if order not in ("K", "A", "C"):
+        raise ValueError(f"[astype] expected order 'K', 'A' or 'C', got {order!r}")
+    if casting != "unsafe" and not np.can_cast(a.dtype.name, dtype_of(code).name, casting):
+        raise TypeError(f"[astype] expected a conversion that casting={casting!r} allows, got {a.dtype} to "
+                        f"{dtype_of(code)}")
     if device is not None:
         copy, a = copy and a.device == device, (<object>a).to(device)
     return cast(a, code) if a.code != code or not copy else copied(a)

@@ -42,7 +42,7 @@ import math
 
 from minigrad.creation import ones, zeros
 from minigrad.engine.dtype import DType
-from minigrad.engine.ops.arguments import integer, number
+from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn import init
@@ -405,7 +405,7 @@ class GroupNorm(Affine):
 def check_tensor(op: str, x: object) -> None:
     """Reject a value that has no shape to check."""
     if not hasattr(x, "ndim"):
-        raise TypeError(f"[{op}] expected a tensor, got {type(x).__name__}")
+        raise TypeError(f"[{op}] expected a tensor, got {kind_of(x)}")
 
 
 def _shape(op: str, normalized_shape: int | tuple[int, ...] | list[int]) -> tuple[int, ...]:

@@ -2,13 +2,13 @@
 
 import math
 
+from minigrad.creation import operand
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.layout import moveaxis
 from minigrad.engine.ops.logic import maximum
 from minigrad.engine.ops.norm import layer_norm, normalized_axes, rms_norm
 from minigrad.engine.ops.trigonometry import tanh
-from minigrad.engine.tape import is_grad_enabled
-from minigrad.engine.tensor import Tensor, make
+from minigrad.engine.tensor import Tensor
 
 
 def dynamic_tanh(x: Tensor, alpha: Tensor, weight: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
@@ -402,7 +402,7 @@ def floats(op: str, x: Tensor, name: str = "x") -> Tensor:
     """Convert x to a tensor, which must have floats."""
     if x is None:
         raise TypeError(f"[{op}] expected a tensor {name}, got None")
-    x = x if isinstance(x, Tensor) else make(x, copy=is_grad_enabled(), op=op)
+    x = operand(op, x)
     if x.dtype.kind != "f":
         raise TypeError(f"[{op}] expected floating-point elements, got {x.dtype}")
     return x

@@ -7,15 +7,14 @@ import math
 from typing import Any
 
 from minigrad.autograd import no_grad
-from minigrad.creation import full, with_habits, zeros_like
+from minigrad.creation import full, operand, with_habits, zeros_like
 from minigrad.engine.ops.arguments import kind_of, number
 from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
 from minigrad.engine.ops.functions import rsqrt, sqrt
 from minigrad.engine.ops.join import concat, stack
 from minigrad.engine.ops.logic import clip
 from minigrad.engine.ops.norm import instance_norm as normalize_instances
-from minigrad.engine.tape import is_grad_enabled
-from minigrad.engine.tensor import Tensor, make
+from minigrad.engine.tensor import Tensor
 from minigrad.nn.norm_compositions import parameter
 
 # ── normalization with running statistics ─────────────────────────────────────────────────────────
@@ -275,7 +274,7 @@ def instance_norm(
 
 def _fitting(op: str, x: Tensor, axes: int, running_mean: Tensor | None, running_var: Tensor | None) -> Tensor:
     """Convert x to a tensor and check that the running statistics, if there are any, match it."""
-    x = x if isinstance(x, Tensor) else make(x, copy=is_grad_enabled(), op=op)
+    x = operand(op, x)
     if (running_mean is None) != (running_var is None):
         raise ValueError(f"[{op}] expected both running_mean and running_var or neither, got one of them")
     if running_mean is None or running_var is None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from minigrad.creation import operand
 from minigrad.engine.ops.arguments import integer, pair
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
@@ -189,6 +190,7 @@ class Flatten(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, ...)`` to ``(N, n)``, as a view if `x` is contiguous."""
+        x = operand("Flatten", x)
         axes = max(x.ndim, 1)  # a scalar counts as a vector of one element
         for axis in (self.start_dim, self.end_dim):
             if not -axes <= axis < axes:

@@ -2,6 +2,7 @@
 
 import array as arrays
 import math
+from collections import UserList
 
 import hypothesis.extra.numpy as hnp
 import numpy as np
@@ -26,7 +27,9 @@ class TestTable(Suite):
 @pytest.mark.parametrize(("data", "dtype"), [
     (1, "int64"), (1.5, "float32"), (True, "bool"), ([1, 2], "int64"), ([1, 2.5], "float32"), ([[True], [False]], "bool"), ([], "float32"),
     ([True, 2], "int64"), (np.float64(1.5), "float64"), (np.float32(1.5), "float32"), (np.int32(1), "int32"), (np.arange(3), "int64"),
-    (np.ones(2), "float64"), (range(3), "int64"), ((1.0, 2.0), "float32"), (np.bool_(True), "bool"), ([np.float64(1.0)], "float32"),
+    (np.ones(2), "float64"), (range(3), "int64"), ((1.0, 2.0), "float32"), (np.bool_(True), "bool"), ([np.float64(1.0)], "float64"), ([[1.0], [np.float32(1.0)]], "float32"),
+    ([1.5, np.int64(1)], "float32"), ([np.ones(1), [1.0]], "float64"), ([arrays.array("d", [1.0])], "float64"), (memoryview(arrays.array("d", [1.0])).toreadonly(), "float64"),
+    (UserList([np.float64(1.0)]), "float64"), ([np.float32(1.0), np.int64(2**24 + 1)], "float64"),
     (arrays.array("d", [1.0, 2.0]), "float64"), (arrays.array("i", [1, 2]), "int32"), (memoryview(arrays.array("f", [1.0])), "float32"),
 ])  # fmt: skip
 def test_dtypes_of_data(data, dtype, device):

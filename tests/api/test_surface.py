@@ -72,7 +72,7 @@ def test_every_method_is_a_function_of_its_name():
     own = {
         "T", "mT", "backward", "contiguous", "copy", "copy_", "data_ptr", "detach", "device", "dtype", "fill_", "grad", "is_contiguous",
         "is_leaf", "item", "nbytes", "ndim", "numpy", "register_hook", "requires_grad", "requires_grad_", "set_", "shape", "size",
-        "strides", "tape", "to", "to_device", "tolist", "version", "zero_",
+        "strides", "tape", "to", "to_device", "to_numpy", "tolist", "version", "zero_",
     }  # fmt: skip
     methods = {name for name in dir(mg.zeros(1)) if not name.startswith("_")}
     assert {name for name in methods - own if not hasattr(mg, name)} == set()

@@ -16,7 +16,7 @@ class Pair(NamedTuple):
 
 @pytest.mark.parametrize("samples, dtype, values", [
     ([1, 2], "int64", [1, 2]), ([1.5, 2], "float32", [1.5, 2.0]), ([True, False], "bool", [True, False]),
-    ([np.float64(1.5)], "float32", [1.5]), ([np.int32(3)], "int32", [3]),
+    ([np.float64(1764230401.0), 2.0], "float64", [1764230401.0, 2.0]), ([np.int32(3)], "int32", [3]),
     ([np.ones(2, np.float32), np.zeros(2, np.float32)], "float32", [[1.0, 1.0], [0.0, 0.0]]),
     ([np.ones((1, 1)), np.zeros((1, 1))], "float64", [[[1.0]], [[0.0]]]),
     ([mg.ones(2), mg.zeros(2)], "float32", [[1.0, 1.0], [0.0, 0.0]]),

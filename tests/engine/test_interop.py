@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import sys
+import warnings
 import weakref
 
 import numpy as np
@@ -110,14 +111,48 @@ def test_asarray_keeps_the_history(device):
     assert x.grad.tolist() == [3.0, 3.0]
     (dx,) = mg.grad(mg.asarray(x * x, device="cpu").sum(), [x])
     assert (dx.tolist(), dx.device) == ([2.0, 2.0], x.device)
+    for options in ({}, {"dtype": "float32"}, {"dtype": "float64"}, {"device": "cpu"}):
+        y = x * 3
+        copy = mg.asarray(y, copy=True, **options)
+        assert copy.data_ptr() != y.data_ptr()
+        assert mg.grad((copy * 2).sum(), [x])[0].tolist() == [6.0, 6.0]
     assert not mg.asarray(y, dtype="int64").requires_grad
     assert mg.asarray(y, requires_grad=True).is_leaf
+
+
+STANDARD = """
+import minigrad as mg, numpy as np, scipy.special
+x = mg.tensor([2.0, 1.0, 0.0], dtype="float64", requires_grad=True)
+(found,) = mg.grad(scipy.special.logsumexp(x), [x])
+np.testing.assert_allclose(found.numpy(), scipy.special.softmax([2.0, 1.0, 0.0]), rtol=1e-14)
+"""
+
+
+def test_code_for_the_array_standard_copies_with_asarray():
+    python(STANDARD, SCIPY_ARRAY_API="1")
+
+
+def test_functions_of_numbers_refuse_what_requires_grad():
+    x = mg.tensor(3.0, requires_grad=True)
+    for call in (lambda: mg.arange(x), lambda: mg.quantile(mg.ones(3), x / 4)):
+        with pytest.raises(TypeError, match=r"gradient.*detach\(\)"):
+            call()
+
+
+def test_tensors_in_lists():
+    x, y = mg.tensor(1.0, requires_grad=True), mg.tensor(2.0)
+    for make in (mg.tensor, mg.asarray):
+        assert make([y, [y]][:1]).tolist() == [2.0]
+        with pytest.raises(TypeError, match=r"list \(Tensor, Tensor\), whose \[0\] is one: mg\.stack") as error:
+            make([x, y])
+        assert "numpy()" not in str(error.value)
 
 
 def test_array_protocol():
     x = mg.tensor([1.0, 2.0])
     assert np.asarray(x).dtype == np.float32
     assert np.shares_memory(np.asarray(x), x.numpy())
+    assert np.shares_memory(x.to_numpy(), x.numpy())
     assert not np.shares_memory(np.array(x), x.numpy())
     assert np.asarray(x, dtype="int64").dtype == np.int64
     with pytest.raises(ValueError, match=r"^\[numpy\]"):
@@ -298,13 +333,13 @@ def test_dlpack_with_numpy(dtype, view):
     y = mg.from_dlpack(a.copy())
     np.testing.assert_array_equal(y.numpy(), expected)
     if a.size:
-        assert np.shares_memory(a, x.numpy())
+        assert np.shares_memory(a, x.numpy()) == (view != "reversed")  # not every library has negative strides
         a[...] = 1
-        assert (x.numpy() == 1).all()
+        assert (x.numpy() == 1).all() == (view != "reversed")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("view", [v for v in VIEWS if v != "reversed"])  # PyTorch has no negative strides
+@pytest.mark.parametrize("view", VIEWS)
 def test_dlpack_with_torch(dtype, view):
     torch = pytest.importorskip("torch")
     x = VIEWS[view](mg.tensor(matrix(dtype)))
@@ -314,13 +349,11 @@ def test_dlpack_with_torch(dtype, view):
     y = mg.from_dlpack(t)
     assert y.dtype == dtype
     np.testing.assert_array_equal(y.numpy(), x.numpy())
-    if x.size:
+    if x.size and view != "reversed":
         t.fill_(0)
         assert not x.any()
         y.fill_(1)
         assert x.all()
-    s = VIEWS[view](torch.from_numpy(matrix(dtype)))
-    np.testing.assert_array_equal(mg.from_dlpack(s).numpy(), s.numpy())
 
 
 def test_dlpack_lifetimes():
@@ -368,6 +401,40 @@ def test_an_export_given_back_after_the_interpreter_has_ended():
     python(GIVEN_BACK_LATE)
 
 
+class Versioned(ctypes.Structure):
+    """The first fields of DLPack's DLManagedTensorVersioned."""
+
+    _fields_ = [
+        ("version", ctypes.c_uint32 * 2),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("dtype", ctypes.c_uint32),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+    ]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("copy", [None, True, False])
+def test_exported_strides(view, copy, device):
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    x = VIEWS[view](mg.tensor(matrix(), device=device))
+    options = {"max_version": (1, 0), "stream": None if device == "cpu" else 1}
+    if view == "reversed" and copy is False:
+        with pytest.raises(BufferError, match=r"^\[dlpack\] expected strides of 0 or more.*contiguous"):
+            x.__dlpack__(copy=copy, **options)
+        return
+    capsule = x.__dlpack__(copy=copy, **options)
+    found = Versioned.from_address(pointer(capsule, b"dltensor_versioned"))
+    assert all(found.strides[k] >= 0 for k in range(found.ndim))
+    assert (found.flags, found.data == x.data_ptr()) == ((2, False) if copy or view == "reversed" else (0, True))
+
+
 def test_dlpack_arguments():
     x = mg.ones(3)
     assert x.__dlpack_device__() == (1, 0)
@@ -403,23 +470,90 @@ def test_from_dlpack_refuses():
         mg.from_dlpack(Once())
 
 
-def test_from_dlpack_never_writes_what_is_read_only():
+@pytest.mark.parametrize("make", [mg.from_dlpack, mg.asarray])
+def test_what_is_read_only_is_copied(make):
     a = matrix()
     a.flags.writeable = False
-    try:
-        x = mg.from_dlpack(a)
-    except BufferError:
-        return  # NumPy itself refuses to export it without a flag
+    x = make(Capsule(a))
     x.fill_(0)
     np.testing.assert_array_equal(a, matrix())
+    with pytest.raises(ValueError, match=rf"^\[{make.__name__}\] expected memory that can be shared.*Capsule"):
+        make(Capsule(a), copy=False)
 
 
-def test_other_numbers_of_torch_need_a_dtype():
+@pytest.mark.filterwarnings("error")
+def test_exporters_of_another_version():
+    class Old(Capsule):
+        def __init__(self, a):
+            self.a, self.__dlpack_device__ = a, a.__dlpack_device__
+
+        def __dlpack__(self, *, stream=None):
+            return self.a.__dlpack__()
+
+    class Arrow(Old):
+        """As an array of pyarrow: its bits are not for DLPack, and capsules without a version are deprecated."""
+
+        def __dlpack__(self, *, stream=None, max_version=None):
+            if max_version is None:
+                warnings.warn("Exporting an unversioned DLPack capsule is deprecated", DeprecationWarning, stacklevel=2)
+            if self.a.dtype == bool:
+                raise TypeError("Bit-packed boolean data type not supported by DLPack")
+            return self.a.__dlpack__(max_version=max_version)
+
+        def __array__(self, dtype=None, copy=None):
+            return self.a
+
+    a = matrix()
+    for x in (mg.asarray(Old(a)), mg.asarray(Arrow(a)), mg.from_dlpack(Arrow(a))):
+        x[0, 0] = a[0, 0] + 1
+        assert x.tolist() == a.tolist()
+    assert mg.asarray(Arrow(a > 2)).tolist() == (a > 2).tolist()
+    with pytest.raises(TypeError, match="Bit-packed"):
+        mg.from_dlpack(Arrow(a > 2))
+
+
+class Table:
+    """A table of pandas, polars or Arrow, for NumPy: no dtype, and objects if the columns have no common one."""
+
+    def __init__(self, values, kind):
+        self.values, self.kind = values, kind
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.values, dtype=dtype or self.kind)
+
+
+@pytest.mark.parametrize("make", [mg.tensor, mg.asarray])
+def test_tables(make):
+    values = [[1764230400.0, 1.0], [1764230401.0, 2.0]]
+    x = make(Table(values, "float64"))
+    assert (x.dtype, x.tolist()) == ("float64", values)
+    assert make([Table(values, "float64")]).dtype == "float64"
+    with pytest.raises(TypeError, match=rf"^\[{make.__name__}\] expected numbers.*x\.to_numpy\('float32'\)"):
+        make(Table(values, object))
+    for dtype in ("float64", "float32", "int32"):
+        x = make(Table(values, object), dtype=dtype)
+        assert (x.dtype, x.tolist()) == (dtype, np.array(values, dtype).tolist())
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "int8", "uint8"])
+def test_other_numbers_of_torch_need_a_dtype(name, view):
     torch = pytest.importorskip("torch")
-    half = torch.tensor([1.5, -2.0], dtype=torch.float16)
-    assert mg.tensor(half, dtype="float32").tolist() == [1.5, -2.0]
-    with pytest.raises(TypeError, match=r"^\[from_dlpack\] .* got float16$"):
-        mg.tensor(half)
+    values = VIEWS["contiguous" if view == "reversed" else view](torch.arange(12.0).reshape(3, 4))
+    given = values.to(getattr(torch, name))
+    for make in (mg.tensor, mg.asarray):
+        for dtype in ("float32", "float64", "int64"):
+            x = make(given, dtype=dtype)
+            assert (x.dtype, x.tolist()) == (dtype, values.tolist())
+        with pytest.raises(TypeError, match=rf"^\[{make.__name__}\] .* got {name}: .*x.float.*dtype='float32'"):
+            make(given)
+    with pytest.raises(TypeError, match=rf"^\[from_dlpack\] .* got {name}: .*x.float.*dtype='float32'"):
+        mg.from_dlpack(given)
+
+
+def test_what_torch_does_not_export():
+    torch = pytest.importorskip("torch")
     with pytest.raises(TypeError, match=r"^\[asarray\] .*require gradient"):
         mg.asarray(torch.ones(2, requires_grad=True))
 

@@ -82,6 +82,22 @@ def test_parameters_and_buffers_have_the_default_dtype():
     assert {name for name, value in values if value.dtype == "float32"} == set()
 
 
+@pytest.mark.parametrize("name", [name for name in CLASSES if issubclass(CLASSES[name], nn.Module)])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_the_results_of_a_layer_are_no_tensor(name, recorded):
+    """A pair is never stacked to one tensor, and the error says where the tensor is."""
+    layer = CLASSES[name](**arguments(name)[0])
+    pair = (mg.ones((4, 4, 4), requires_grad=recorded), (mg.ones(4),))
+    inputs = [
+        pair if k == 0 else pair[0]
+        for k, p in enumerate(inspect.signature(layer.forward).parameters.values())
+        if k == 0 or p.default is p.empty
+    ]
+    with pytest.raises(TypeError, match=r"tuple \(Tensor, tuple\), whose \[0\] is one") as caught:
+        layer(*inputs)
+    assert "numpy()" not in str(caught.value)
+
+
 @pytest.mark.parametrize("name, argument, kind", CASES)
 def test_what_is_no_number_is_refused(name, argument, kind):
     optional = inspect.signature(CLASSES[name]).parameters[argument]
