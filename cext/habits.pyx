@@ -10,7 +10,7 @@ from cpython.object cimport PyTypeObject
 
 from minigrad.engine.tensor import Tensor
 from minigrad.engine.ops import (
-    activation, conv, gather, join, layout, matmul, norm, pooling, reduce, softmax, trigonometry,
+    activation, conv, gather, join, layout, logic, matmul, norm, pooling, reduce, softmax, trigonometry,
 )
 
 cdef extern from "pytorch_names.hpp":   # written by the build, from minigrad/pytorch
@@ -146,7 +146,7 @@ def called_again(function: Callable[..., Any], args: tuple[Any, ...], options: d
     """The result of a call with PyTorch's arguments; NotImplemented if these are not why the call failed."""
     code = function.__code__
     own = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
-    if len(args) <= code.co_argcount and all([name in own for name in options]):
+    if len(args) <= code.co_argcount and all([name in own for name in options]) and function.__name__ != "where":
         return NotImplemented
     from minigrad.pytorch import call
     return call(function, args, options)
@@ -156,7 +156,7 @@ cdef object again(object function, object args, object options):
     return called_again(function, args, options)
 
 
-for module in (activation, conv, gather, join, layout, matmul, norm, pooling, reduce, softmax, trigonometry):
+for module in (activation, conv, gather, join, layout, logic, matmul, norm, pooling, reduce, softmax, trigonometry):
     for function in vars(module).values():
         if type(function) is type(own_members) and function.__module__ == module.__name__:
             mg_try_again(function, again)

@@ -14,7 +14,7 @@ import minigrad as mg
 from minigrad.engine.tensor import Tensor
 from minigrad.pytorch import functions
 from minigrad.pytorch.hints import POINTERS
-from minigrad.pytorch.methods import TensorNames
+from minigrad.pytorch.methods import KEYWORDS, TensorNames
 
 # The names of dtypes.
 DTYPES = {"float": "float32", "double": "float64", "long": "int64", "int": "int32"}
@@ -31,12 +31,6 @@ FUNCTIONS["minigrad"] = {
     and not any(value in others.values() for others in FUNCTIONS.values())
 }  # fmt: skip
 
-
-# PyTorch's argument names.
-KEYWORDS = {
-    "dim": "axis", "dims": "axis", "keepdim": "keepdims", "diagonal": "k", "shifts": "shift", "end": "stop",
-    "steps": "num", "dim1": "axis1", "dim2": "axis2",
-}  # fmt: skip
 
 # Functions with an argument `inplace`, which is dropped: the result is a new tensor.
 INPLACE = {"dropout", "elu", "hardsigmoid", "hardswish", "leaky_relu", "mish", "relu", "selu", "silu"}
@@ -62,6 +56,8 @@ def call(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Call one of minigrad's functions with PyTorch's arguments; NotImplemented if they are not PyTorch's."""
     code, name = function.__code__, function.__name__
     own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if name == "where":
+        return mg.nonzero(*args) if len(args) == 1 and not options else NotImplemented
     more, args = args[code.co_argcount :], args[: code.co_argcount]
     foreign = [k for k in options if k not in own]
     if name in COLLISIONS and (more or any(KEYWORDS.get(k) for k in foreign)):

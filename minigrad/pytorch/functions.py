@@ -9,7 +9,7 @@ import minigrad as mg
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tape import set_recording
 from minigrad.engine.tensor import Tensor
-from minigrad.pytorch.methods import TensorNames, _lengths
+from minigrad.pytorch.methods import TensorNames, _lengths, _with_axis
 
 if TYPE_CHECKING:
     from minigrad.engine.dtype import DTypeLike
@@ -65,11 +65,13 @@ unique = TensorNames.unique
 unsqueeze = TensorNames.unsqueeze
 
 
+@_with_axis
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """PyTorch's name for `concat`."""
     return mg.concat(tensors, dim)
 
 
+@_with_axis
 def concatenate(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """PyTorch's name for `concat`."""
     return mg.concat(tensors, dim)

@@ -1,5 +1,6 @@
 """The methods and properties that a tensor has under PyTorch's names."""
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +29,34 @@ def _mask(op: str, mask: Any) -> Tensor:
         kind = f"a tensor of {mask.dtype}" if isinstance(mask, Tensor) else kind_of(mask)
         raise TypeError(f"[{op}] expected a mask of bools, got {kind}")
     return mask
+
+
+# PyTorch's argument names.
+KEYWORDS = {
+    "dim": "axis", "dims": "axis", "keepdim": "keepdims", "diagonal": "k", "shifts": "shift", "end": "stop",
+    "steps": "num", "dim1": "axis1", "dim2": "axis2",
+}  # fmt: skip
+
+
+def _with_axis(function: Any) -> Any:
+    """Let a function with PyTorch's argument names take NumPy's as well, and name it without its class in errors."""
+    function.__qualname__ = function.__name__
+    code = function.__code__
+    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    theirs = {KEYWORDS[name]: name for name in own if name in KEYWORDS}
+    if not theirs:
+        return function
+
+    @functools.wraps(function)
+    def called(*args: Any, **options: Any) -> Any:
+        for name in theirs.keys() & options.keys():
+            if theirs[name] in options:
+                both = f"{name} or {theirs[name]}, which are the same argument, got both"
+                raise TypeError(f"[{function.__name__}] expected {both}")
+            options[theirs[name]] = options.pop(name)
+        return function(*args, **options)
+
+    return called
 
 
 class TensorNames(Tensor):
@@ -343,9 +372,9 @@ class TensorNames(Tensor):
         """PyTorch's name for `cumulative_prod`."""
         return mg.cumulative_prod(self, axis=dim, dtype=dtype)
 
-    def count_nonzero(self: Tensor, dim: Axes | None = None) -> Tensor:
+    def count_nonzero(self: Tensor, dim: Axes | None = None, *, keepdim: bool = False) -> Tensor:
         """PyTorch's name for ``mg.count_nonzero(x, axis=dim)``."""
-        return mg.count_nonzero(self, dim)
+        return mg.count_nonzero(self, dim, keepdims=keepdim)
 
     def quantile(self: Tensor, q: Any, dim: int | None = None, keepdim: bool = False) -> Tensor:
         """PyTorch's name for ``mg.quantile(x, q, axis=dim)``."""
@@ -595,6 +624,11 @@ class TensorNames(Tensor):
         if dtype is None:
             raise TypeError("[type] expected a dtype to convert to; that of a tensor is `x.dtype`")
         return self.to(dtype=dtype)
+
+
+for _name, _value in list(vars(TensorNames).items()):
+    if callable(_value):
+        setattr(TensorNames, _name, _with_axis(_value))
 
 
 class TopK(NamedTuple):
