@@ -171,6 +171,8 @@ from minigrad.standard import (
     result_type,
 )
 
+from minigrad import einops_backend as _einops_backend  # isort: skip  # it names Tensor
+
 newaxis = None
 
 if _typing.TYPE_CHECKING:
