@@ -414,9 +414,10 @@ def from_dlpack(data: Any, *, device: str | None = None, copy: bool | None = Non
     Returns
     -------
     Tensor
-        Shares the memory of `data`: a write to one shows in the other. Memory that is read-only, as JAX's and Arrow's
-        is, is copied, and so are bools of bytes that are neither 0 nor 1. On a GPU, CuPy's current stream waits for the
-        owner's pending writes.
+        Shares the memory of `data`: a write to one shows in the other, also where the other's library considers it
+        immutable without saying so, as JAX 0.10 does. Memory that is marked as read-only, such as Arrow's, is copied,
+        and so are bools of bytes that are neither 0 nor 1. On a GPU, CuPy's current stream waits for the owner's
+        pending writes.
 
     Raises
     ------
