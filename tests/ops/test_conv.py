@@ -81,6 +81,21 @@ def test_a_sample_does_not_depend_on_its_batch(rng, device):
             np.testing.assert_array_equal(alone, together[k])
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_width_of_one_is_computed_as_a_height_of_one(groups, rng):
+    """Bit for bit, so in the same loops: the sums for the weights have another order for rows of one element."""
+    x, w = rng.standard_normal((3, 4, 81)), rng.standard_normal((4, 4 // groups, 18))
+    g = rng.standard_normal((3, 4, 64))  # 64 windows fill the registers of every instruction set
+
+    def computed(axis):
+        leaves = [tensor(np.expand_dims(a, axis), "cpu", requires_grad=True) for a in (x, w)]
+        y = F.conv2d(*leaves, groups=groups)
+        return [np.squeeze(array(a), axis) for a in (y, *mg.grad(y, leaves, tensor(np.expand_dims(g, axis), "cpu")))]
+
+    for high, wide in zip(computed(3), computed(2), strict=True):
+        np.testing.assert_array_equal(high, wide)
+
+
 def test_what_lies_outside_of_a_window_has_no_influence(rng, device):
     """Infinities and NaN stay in the windows that contain them, even if vectors extend beyond these."""
     x, w = rng.standard_normal((2, 2, 5, 11)), mg.ones((3, 2, 2, 2), dtype="float64", device=device)
