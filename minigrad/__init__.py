@@ -85,7 +85,7 @@ from minigrad.engine.ops.functions import (
 )
 from minigrad.engine.ops.functions import power as pow
 from minigrad.engine.ops.gather import argsort, nonzero, scatter_add, sort, take, take_along_axis, unique_values
-from minigrad.engine.ops.join import concat, split, stack, unstack
+from minigrad.engine.ops.join import concat, pad, split, stack, unstack
 from minigrad.engine.ops.layout import (
     astype,
     broadcast_to,

@@ -54,12 +54,15 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Tensor:
 
 
 def pad(array: Tensor, pad_width: Any, mode: str = "constant", *, constant_values: float = 0) -> Tensor:
-    """`minigrad.pad`, with mode "constant"."""
-    if mode != "constant" or np.ndim(constant_values):
-        raise TypeError(f"[pad] expected mode 'constant' and one value, got {mode!r} and {constant_values!r}")
+    """`minigrad.pad`, with one value and borders no longer than what they are made of."""
+    if np.ndim(constant_values):
+        raise TypeError(f"[pad] expected one value, got {constant_values!r}")
     if np.shape(pad_width) == (2,):
         pad_width = [tuple(pad_width)] * array.ndim
-    return mg.pad(array, pad_width, value=constant_values)
+    try:
+        return mg.pad(array, pad_width, mode, value=constant_values)
+    except ValueError as error:  # other modes, and borders longer than an axis: NumPy computes them
+        raise TypeError(str(error)) from error
 
 
 def where(condition: Any, *values: Any) -> Any:

@@ -9,7 +9,7 @@ from minigrad.creation import computed, eye, memory_for, operand, with_habits
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import multiply
 from minigrad.engine.ops.gather import take
-from minigrad.engine.ops.join import concat, split
+from minigrad.engine.ops.join import concat, pad, split
 from minigrad.engine.ops.layout import astype, broadcast_to, expand_dims, moveaxis, permute_dims, reshape
 from minigrad.engine.ops.layout import sum as sum_
 from minigrad.engine.ops.logic import where
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from minigrad.engine.dtype import DTypeLike
 
 __all__ = [
-    "broadcast_arrays", "diag", "diagonal", "einsum", "kron", "outer", "pad", "repeat", "roll", "tensordot", "tile",
+    "broadcast_arrays", "diag", "diagonal", "einsum", "kron", "outer", "repeat", "roll", "tensordot", "tile",
     "trace", "transpose", "vecdot",
 ]  # fmt: skip
 
@@ -438,56 +438,3 @@ def tile(x: Tensor, repetitions: int | Sequence[int], /) -> Tensor:
                 shape[axis] *= count
                 x = reshape(_copies(x, axis, count), shape)
         return x if any(count != 1 for count in counts) else x.copy()
-
-
-def pad(x: Tensor, pad_width: int | Sequence, /, *, value: float = 0) -> Tensor:
-    """Pad x with `value`.
-
-    Parameters
-    ----------
-    x : Tensor
-    pad_width : int or a sequence of (before, after)
-        The width of the padding, the same everywhere, or one pair for each axis. For x with one axis, the pair alone
-        does. With more axes it is refused: NumPy pads each of them by such a pair, and PyTorch the last.
-    value : float
-
-    Raises
-    ------
-    TypeError, ValueError
-        For widths that are negative or no integers, and for another number of pairs than axes.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> mg.pad(mg.ones(2), (1, 2))
-    tensor([0., 1., 1., 0., 0.])
-    """
-    from minigrad.creation import full
-
-    x = operand("pad", x)
-    if not isinstance(pad_width, Sequence):
-        pad_width = (pad_width, pad_width)
-        pairs: Sequence[Any] = [pad_width] * x.ndim
-    elif pad_width and not any(isinstance(w, Sequence) for w in pad_width):
-        if x.ndim > 1:
-            raise ValueError(
-                f"[pad] expected one width, or (before, after) for each of {x.ndim} axes, got {pad_width}: pass "
-                f"({pad_width},) * {x.ndim} to pad every axis, as numpy.pad does, or use nn.functional.pad, which pads "
-                f"the last axes, as PyTorch does"
-            )
-        pairs = [pad_width] * x.ndim
-    else:
-        pairs = pad_width
-    widths = [tuple(integer("pad", "width", n) for n in pair) for pair in pairs]
-    if len(widths) != x.ndim or any(len(w) != 2 or min(w) < 0 for w in widths):
-        raise ValueError(f"[pad] expected (before, after) of 0 or more for each of {x.ndim} axes, got {pad_width}")
-    with memory_for("pad", [n + before + after for n, (before, after) in zip(x.shape, widths, strict=True)]):
-        for axis, (before, after) in enumerate(widths):
-            shape = list(x.shape)
-            parts = [x]
-            for width, place in ((before, 0), (after, len(parts) + 1)):
-                if width:
-                    shape[axis] = width
-                    parts.insert(place, full(tuple(shape), value, dtype=x.dtype, device=x.device))
-            x = concat(parts, axis) if len(parts) > 1 else x
-    return x

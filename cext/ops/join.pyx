@@ -4,9 +4,13 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, parse_shape, same_shape, shape_of, view
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.ops.arguments cimport integer, one_axis, operand, plain_axis
-from minigrad.engine.ops.layout cimport cast, placed, reshape, sliced, zeros
-from minigrad.engine.tape cimport Node, Op, operation, recording, track_many
+from minigrad.engine.ops.arguments cimport integer, number, one_axis, operand, plain_axis, plain_scalar, weak_code
+from minigrad.engine.ops.arithmetic cimport add
+from minigrad.engine.ops.layout cimport cast, copied, placed, reshape, sliced, summed, window, zeros
+from minigrad.engine.tape cimport Node, Op, operation, recording, track, track_many
+
+cdef extern from "kernels/kernels.hpp" namespace "mg":
+    int ADD
 
 
 cdef list span(Array x, int axis, int64_t start, int64_t stop, bint keep):
@@ -161,11 +165,11 @@ cdef list pieces(Array x, int axis, list bounds, bint keep):
     return outs
 
 
-cdef int check_pieces(str op, Array x, object number) except -1:
+cdef int check_pieces(str op, Array x, object parts) except -1:
     """Refuse more pieces than elements unless there are few: an axis of an empty x may have any length."""
-    if number > max(x.count, 1 << 16):
+    if parts > max(x.count, 1 << 16):
         raise ValueError(f"[{op}] expected at most {max(x.count, 1 << 16)} pieces of a tensor of shape {shape_of(x)}, "
-                         f"got {number}")
+                         f"got {parts}")
     return 0
 
 
@@ -225,3 +229,129 @@ def unstack(x: TensorLike, axis: int = 0) -> tuple[Tensor, ...]:
     cdef int k = one_axis("unstack", axis, a.ndim_)
     check_pieces("unstack", a, a.extent[k])
     return tuple(pieces(a, k, list(range(a.extent[k] + 1)), False))
+
+
+# ── borders: y = x between elements of x; from each border, dx adds what lies there to the elements it is made of ──
+
+cdef list strips(Array x, int axis, str mode, int64_t n, int64_t before, int64_t after):
+    """(border, source) of either side of an axis that has n elements after `before`: windows of x, as in `layout`."""
+    cdef list found = []
+    last = n - 1
+    one = mode == "reflect"     # the element at the edge is not repeated
+    for width, start, mirror, edge, wrapped in ((before, 0, before - 1 + one, 0, n - before),
+                                                (after, before + n, last - one, last, 0)):
+        if width:
+            first, stride = (mirror, -1) if mode in ("reflect", "symmetric") else (edge, 0) if mode == "edge" \
+                else (wrapped, 1)
+            border = [(0, 1, x.extent[k], True) for k in range(x.ndim_)]
+            source = list(border)
+            border[axis], source[axis] = (start, 1, width, True), (before + first, stride, width, True)
+            found.append((border, source))
+    return found
+
+
+cdef Op pad_op = operation("pad", pad_backward, "y = x between borders of one number, or of elements of x",
+                           "dx = g between the borders, with what lies in them added to the elements they are made of")
+
+
+cdef int pad_backward(Node node, Array g) except -1:
+    widths, mode, shape = node.extra
+    cdef Array part, into
+    cdef int axis
+    if mode != "constant" and not recording():
+        g = copied(g)
+    for axis in range(len(shape) - 1, -1, -1):      # borders of later axes contain parts of the earlier ones
+        before, after = widths[axis]
+        for border, source in strips(g, axis, mode, shape[axis], before, after) if mode != "constant" else ():
+            part = sliced(g, border)
+            if mode == "edge":
+                part = summed(part, [axis], True)
+                source[axis] = (source[axis][0], 1, 1, True)
+            if recording():
+                g = add(g, placed(part, source, shape_of(g)))
+            else:
+                into = window(g, source)
+                backend(g).binary(ADD, into, part, into)
+        if before or after:
+            g = sliced(g, span(g, axis, before, before + <object>shape[axis], True))
+    return node.send(0, g)
+
+
+def pad(x: TensorLike, pad_width: int | Sequence[Any], mode: str = "constant", *, value: float = 0) -> Tensor:
+    """x with borders of one number, or of elements of x, as `numpy.pad`.
+
+    Parameters
+    ----------
+    x : Tensor
+    pad_width : int or a sequence of (before, after)
+        The widths of the borders, the same everywhere, or one pair for each axis. For x with one axis, the pair alone
+        does. With more axes it is refused: NumPy pads each of them by such a pair, and PyTorch the last.
+    mode : str
+        "constant" for the `value`; "reflect" and "symmetric" for the elements in reverse order, without and with the
+        one at the edge; "edge" for that one alone; "wrap" for the elements of the other side.
+        (`nn.functional.pad` has PyTorch's names: "replicate" is "edge", and "circular" is "wrap".)
+    value : float
+
+    Raises
+    ------
+    TypeError, ValueError
+        For widths that are negative or no integers, for another number of pairs than axes, and for a border that is
+        longer than the elements that it is made of.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.pad(mg.ones(2), (1, 2))
+    tensor([0., 1., 1., 0., 0.])
+    >>> mg.pad(mg.arange(4), 2, "reflect")
+    tensor([2, 1, 0, 1, 2, 3, 2, 1])
+    """
+    cdef Call _call = begin(pad_op)
+    cdef Array a = operand("pad", x), out, framed
+    cdef int64_t[MAX_NDIM] extent
+    cdef int axis
+    if mode not in ("constant", "reflect", "symmetric", "edge", "wrap"):
+        raise ValueError(f"[pad] expected mode 'constant', 'reflect', 'symmetric', 'edge' or 'wrap', got {mode!r}")
+    plain = plain_scalar("pad", value)
+    value = number("pad", "value", value) if plain is None else plain
+    if weak_code(value, a.code) > a.code and type(value) is float:
+        raise TypeError(f"[pad] expected a value that fits {a.dtype}, got {value}")
+    if not isinstance(pad_width, (tuple, list)):
+        pad_width = (pad_width, pad_width)
+        pairs = [pad_width] * a.ndim_
+    elif pad_width and not any([isinstance(w, (tuple, list)) for w in pad_width]):
+        if a.ndim_ > 1:
+            raise ValueError(f"[pad] expected one width, or (before, after) for each of {a.ndim_} axes, got "
+                             f"{pad_width}: pass ({pad_width},) * {a.ndim_} to pad every axis, as numpy.pad does, or "
+                             f"use nn.functional.pad, which pads the last axes, as PyTorch does")
+        pairs = [pad_width] * a.ndim_
+    else:
+        pairs = pad_width
+    widths = [tuple([integer("pad", "width", n) for n in pair]) for pair in pairs]
+    if len(widths) != a.ndim_ or any([len(w) != 2 or min(w) < 0 for w in widths]):
+        raise ValueError(f"[pad] expected (before, after) of 0 or more for each of {a.ndim_} axes, got {pad_width}")
+    shape = shape_of(a)
+    for n, pair in zip(shape, widths):
+        most = n - 1 if mode == "reflect" else n
+        if mode != "constant" and max(pair) > max(most, 0) and (n == 0 or mode != "edge"):
+            raise ValueError(f"[pad] expected borders of at most {max(most, 0)} for an axis of {n} elements and mode "
+                             f"{mode!r}, got {pair}")
+    padded = [before + n + after for n, (before, after) in zip(shape, widths)]
+    try:
+        out = empty(a.code, parse_shape(padded, extent, "pad"), extent, a.buffer.device)
+    except (MemoryError, ValueError):       # lengths of more than 64 bits
+        raise MemoryError(f"[pad] no memory for a result of shape {tuple(padded)}") from None
+    spec = [(before, 1, n, True) for n, (before, _) in zip(shape, widths)]
+    backend(out).copy(a, window(out, spec))
+    for axis in range(a.ndim_):
+        before, after = widths[axis]
+        if before or after:
+            spec[axis] = (0, 1, padded[axis], True)
+            framed = window(out, spec)    # with borders on this axis and those before it
+            for border, source in strips(framed, axis, mode, shape[axis], before, after):
+                if mode == "constant":
+                    backend(out).fill(window(framed, border), value)
+                else:
+                    backend(out).copy(window(framed, source), window(framed, border))
+    track(pad_op, out, a, None, None, (widths, mode, shape))
+    return out

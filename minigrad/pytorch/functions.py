@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 import minigrad as mg
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tape import set_recording
@@ -215,18 +213,10 @@ def functional_pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value:
         raise ValueError(f"[pad] expected a pair of widths for at most {x.ndim} axes, got {tuple(pad)}")
     if mode not in modes:
         raise ValueError(f"[pad] expected mode {', '.join(map(repr, modes))}, got {mode!r}")
+    around = [(0, 0)] * x.ndim
     for k in range(len(widths) // 2):
         axis, (before, after) = x.ndim - 1 - k, widths[2 * k : 2 * k + 2]
-        kept = x.narrow(axis, max(-before, 0), x.shape[axis] + min(before, 0) + min(after, 0))
-        before, after = max(before, 0), max(after, 0)
-        if mode == "constant":
-            around = [(0, 0)] * x.ndim
-            around[axis] = before, after
-            x = mg.pad(kept, around, value=value or 0)
-        else:
-            n = kept.shape[axis]
-            if max(before, after) > (n - 1 if mode == "reflect" else n if mode == "circular" else max(before, after)):
-                raise ValueError(f"[pad] expected widths below the length {n} for {mode!r}, got {before} and {after}")
-            order = np.pad(np.arange(n), (before, after), mode=modes[mode])  # type: ignore[call-overload]
-            x = kept.take(mg.asarray(order, device=x.device), axis)
-    return x
+        around[axis] = max(before, 0), max(after, 0)
+        if before < 0 or after < 0:
+            x = x.narrow(axis, max(-before, 0), x.shape[axis] + min(before, 0) + min(after, 0))
+    return mg.pad(x, around, modes[mode], value=value or 0)

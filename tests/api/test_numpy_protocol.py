@@ -62,7 +62,7 @@ EXPRESSIONS = """
     np.flip(a)                          np.flip(a, axis=(0, 1))             np.roll(a, 1)
     np.roll(a, (1, 2), axis=(0, 1))     np.tile(a, (2, 1))                  np.repeat(a, 2, 0)
     np.repeat(a, [1, 0, 2], axis=0)     np.repeat(a, 2)                     np.pad(a, 1)
-    np.pad(a, (1, 2))
+    np.pad(a, (1, 2))                   np.pad(a, 1, mode="edge")
     np.pad(a, ((1, 0), (0, 2)), constant_values=3.0)                        np.tril(a)
     np.triu(a, k=1)                     np.concatenate([a, b])              np.concatenate((a, p), axis=1)
     np.concatenate([a, np.ones((1, 4))])                                    np.concatenate([a, v], axis=None)
@@ -391,7 +391,7 @@ def test_numpy_does_not_write_to_tensors(call):
         (lambda x: np.round(x / 3, 1), [0.3, 0.7, 1.0]),
         (lambda x: np.sort(x, axis=None), [1, 2, 3]),
         (lambda x: np.reshape(x, (3, 1), "F"), [[1], [2], [3]]),
-        (lambda x: np.pad(x, 1, mode="edge"), [1, 1, 2, 3, 3]),
+        (lambda x: np.pad(x, 3, mode="reflect"), [2, 3, 2, 1, 2, 3, 2, 1, 2]),
         (lambda x: np.add(x, 1, where=x > 5, out=np.zeros(3)), [0, 0, 0]),
         (lambda x: np.sqrt(x * x, dtype=np.float64), [1, 2, 3]),
         (lambda x: np.add(x, 1, casting="no", dtype=np.float32), [2, 3, 4]),

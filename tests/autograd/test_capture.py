@@ -378,6 +378,22 @@ def test_hooks_that_are_added_later_are_seen(add, rng):
         captured(normal(rng, 4, 3))
 
 
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+def test_borders(mode, rng):
+    w = mg.ones(8, requires_grad=True)
+
+    def step(x):
+        y = F.pad(x * w, (1, 2), mode=mode)
+        return y, *mg.grad(y, [w], y)
+
+    captured = mg.capture(step, warmup=1)
+    for _ in range(3):
+        x = normal(rng, 2, 8)
+        for ours, theirs in zip(captured(x), step(x), strict=True):
+            equal(bits([ours]), bits([theirs]))
+    assert captured.recordings == 1
+
+
 def test_what_the_run_makes_is_made_in_each(rng):
     """A module, a leaf, and a seed within the step need no new recordings."""
     w = mg.ones(3, requires_grad=True)

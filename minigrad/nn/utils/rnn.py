@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 from minigrad.engine.habits import lookup
 from minigrad.engine.ops.arguments import kind_of
-from minigrad.engine.ops.join import stack
+from minigrad.engine.ops.join import pad, stack
 from minigrad.engine.tensor import Tensor
-from minigrad.products import pad
 
 __all__ = ["pad_sequence"]
 

@@ -100,13 +100,18 @@ PRODUCTS = [
             ((3,), 2), ((2, 3), 2), ((2, 3), (2, 3)), ((2, 3), (2, 1, 2)), ((3,), (2, 2)), ((2, 3), (0, 1)), ((), 3), ((0, 3), (2, 2)), ((3,), 1)]),
     ),
     Op(
-        "pad", lambda x, pad_width, value=0: np.pad(x, pad_width, constant_values=value), dtypes="fib", ulps=0,
-        ours=lambda x, pad_width, value=0: mg.pad(x, pad_width, value=value),
-        torch=lambda t, x, pad_width, value=0.0: t.nn.functional.pad(
+        "pad", lambda x, pad_width, mode="constant", value=0: np.pad(
+            x, pad_width, mode, **{"constant_values": value} if mode == "constant" else {}), dtypes="fib", ulps=0,
+        torch=lambda t, x, pad_width, mode="constant", value=0.0: x.reshape(-1)[t.from_numpy(
+            np.pad(np.arange(x.numel()).reshape(x.shape), pad_width, mode))]
+        if mode != "constant" else t.nn.functional.pad(
             x, [n for w in np.broadcast_to(pad_width, (x.ndim, 2))[::-1].tolist() for n in w], value=value),
         cases=(
             case((3,), pad_width=1), case((3,), pad_width=(1, 2)), case((2, 3), pad_width=((1, 2), (1, 2))), case((2, 3), pad_width=((1, 0), (0, 2))), case((2, 3), pad_width=1, value=3),
             case((2, 3), pad_width=0), case((0, 3), pad_width=1), case((2, 3), pad_width=[(0, 0), (1, 1)], value=1),
+            *(case(shape, pad_width=widths, mode=mode)
+              for mode in ("reflect", "symmetric", "edge", "wrap")
+              for shape, widths in [((3,), 2), ((3, 4), ((2, 1), (0, 3))), ((2, 1, 3), ((1, 1), (0, 0), (1, 2))), ((0, 3), ((0, 0), (1, 2)))]),
         ),
     ),
 ]  # fmt: skip
