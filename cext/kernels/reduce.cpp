@@ -82,6 +82,16 @@ struct Product {
     static constexpr Total start() { return 1; }
     static Total read(T x) { return Total(x); }
     static Total combine(Total a, Total b) { return a * b; }
+
+    static T row(int64_t n, const T* x)
+        requires(T(0.5) != 0)
+    {
+        Vector<T> product[4];
+        for (auto& v : product) v = Vector<T>{} + T(1);
+        sweep<T, 4>(0, n, [&](auto at, int u) MG_INLINED { product[u] *= at.load(x, T(1)); });
+        return fold<T>(product[0] * product[1] * (product[2] * product[3]),
+                       [](auto a, auto b) MG_INLINED { return a * b; });
+    }
 };
 
 // The largest (or smallest) element; NaN takes precedence.

@@ -11,7 +11,8 @@ from minigrad.engine.ops.arguments cimport float_operand, many_axes, number, one
 from minigrad.engine.ops.arithmetic cimport apply_unary, divide, multiply, subtract
 from minigrad.engine.ops.functions cimport exp, square
 from minigrad.engine.ops.layout cimport (
-    broadcast_shape, cast, dense, flip, permuted_raw, reduced, reduction, reshape_to, summand, summed, zeros,
+    broadcast_shape, cast, copied, dense, flip, permuted, permuted_raw, reduced, reduction, reshape_to, sliced, summand,
+    summed, window, zeros,
 )
 from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.tape cimport Node, Op, operation, recording, track
@@ -146,40 +147,56 @@ def std(x: TensorLike, axis: int | Sequence[int] | None = None, *, correction: f
 cdef Op prod_op = operation("prod", prod_backward, "y = ∏ x over axes", "dxᵢ = g ∏ of the other x", "x")
 
 
-cdef int prod_backward(Node node, Array g) except -1:
-    # The product of the others is the product of those before and those after: exact even if some are 0.
-    axes = node.extra
-    cdef Array x = node.value(0), flat, before, after
-    rest = [k for k in range(x.ndim_) if k not in axes]
-    from minigrad.engine.ops.layout import permute_dims, reshape
-    moved = permute_dims(x, rest + axes)
-    flat = reshape(moved, shape_of(<Array>moved)[:len(rest)] + (length(x, axes),))
-    before = cumulative_product(flat)
-    after = flip(cumulative_product(flip(flat, -1)), -1)
-    others = reshape(multiply(before, after), shape_of(<Array>moved))
-    order = rest + axes
-    others = permute_dims(others, [order.index(k) for k in range(x.ndim_)])
-    return node.send(0, multiply(spread(g, kept_shape(x, axes), shape_of(x)), others))
+# The product is the last state of the scan h_t = x_t h_{t−1} from h_0 = 1. The derivative of the scan multiplies the
+# elements before each one by those after it, which is exact even if some are 0.
+
+cdef tuple adjacent(Array x, list axes):
+    """x with the axes side by side, at the end if they were not; the axes there; and the order of x's, or None."""
+    if not axes or <int>axes[-1] - <int>axes[0] + 1 == len(axes):
+        return x, axes, None
+    order = [k for k in range(x.ndim_) if k not in axes] + axes
+    return permuted(x, order), list(range(x.ndim_ - len(axes), x.ndim_)), order
 
 
-cdef Array cumulative_product(Array x):
-    """y[..., i] = x[..., 0] ... x[..., i - 1], by doubling: log n products, each differentiable."""
-    from minigrad.engine.ops.join import concat
-    cdef int64_t n = x.extent[x.ndim_ - 1], shift = 1
-    if n == 0:
-        return x
-    ones = zeros(shape_of(x)[:-1] + (1,), x.code, x.buffer.device)
+cdef Array prod_composition(Array x, list axes, tuple shape):
+    from minigrad.engine.ops.scan import linear_scan
+    x, axes, _ = adjacent(x, axes)
+    _, outer, n, inner = reduction(x, axes)
+    h = linear_scan(reshape_to(x, (outer, n, inner)), 0, 1, axis=1)
+    return reshape_to(sliced(h, [(0, 1, outer, True), (n - 1, 1, 1, True), (0, 1, inner, True)]), shape)
+
+
+cdef Array products_of_others(Array x, Array g, int64_t outer, int64_t n, int64_t inner):
+    """g times the product of the others for each element along the middle axis of x[outer, n, inner]."""
+    cdef Array dx = empty_as(x, x.code), h = empty_as(x, x.code), last, ones, products
+    cdef int64_t side = 64
+    while n % side:
+        side //= 2
+    if inner == 1 and side >= 8 and n >= 8 * side:      # parts of long rows side by side, then their products
+        products = zeros((outer, side), x.code, x.buffer.device)
+        backend(x).reduce(PROD, outer, n // side, side, x, products)
+        g = products_of_others(products, g, outer, side, 1)
+        return products_of_others(x, g, outer, n // side, side)
+    last, ones = zeros((outer, n, inner), x.code, x.buffer.device), zeros((outer, inner), x.code, x.buffer.device)
     backend(x).fill(ones, 1)
-    y = concat([ones, cut(x, 0, n - 1)], -1)
-    while shift < n:
-        y = concat([cut(y, 0, shift), multiply(cut(y, shift, n), cut(y, 0, n - shift))], -1)
-        shift *= 2
-    return y
+    backend(x).linear_scan(outer, n, inner, False, x, last, ones, h)
+    backend(x).copy(reshape_to(g, (outer, 1, inner)),
+                    window(last, [(0, 1, outer, True), (n - 1, 1, 1, True), (0, 1, inner, True)]))
+    backend(x).linear_scan_backward(outer, n, inner, False, x, h, ones, last, dx, None, None)
+    return dx
 
 
-cdef Array cut(Array x, int64_t start, int64_t stop):
-    from minigrad.engine.ops.index import getitem
-    return getitem(x, (Ellipsis, slice(start, stop)))
+cdef int prod_backward(Node node, Array g) except -1:
+    axes, shape = node.extra, shape_of(g)
+    cdef Array x = node.value(0), dx
+    if x.count == 0:
+        return node.send(0, copied(x))
+    if recording():
+        return composed_backward(node, lambda a: prod_composition(a, axes, shape), [x], g)
+    x, axes, order = adjacent(x, axes)
+    plain, outer, n, inner = reduction(x, axes)
+    dx = reshape_to(products_of_others(plain, dense(g), outer, n, inner), shape_of(x))
+    return node.send(0, dx if order is None else permuted(dx, [order.index(k) for k in range(x.ndim_)]))
 
 
 def prod(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims=False,

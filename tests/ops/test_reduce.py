@@ -126,6 +126,22 @@ def test_gradient_of_products_with_zeros(values, gradient, device):
     assert mg.grad(mg.prod(x), x).tolist() == gradient
 
 
+@pytest.mark.parametrize("shape, axis", [((2, 1024), 1), ((1024, 3), 0), ((3, 2, 72), (0, 2)), ((1000,), None)])
+def test_gradient_of_long_products(shape, axis, device, rng):
+    """Parts of a long row are multiplied side by side; and there is a derivative of the same values."""
+    a = rng.uniform(0.8, 1.25, shape)
+    a.flat[5] = 0
+    x = tensor(a, device, True)
+    y = mg.prod(x, axis)
+    g = rng.standard_normal(y.shape)
+    once = np.where(a == 0, 1, a)
+    others = np.expand_dims(g, axis or 0) * once.prod(axis, keepdims=True) / once
+    expected = np.where((a == 0).any(axis, keepdims=True) & (a != 0), 0, others)
+    for create_graph in (False, True):
+        (found,) = mg.grad(y, [x], tensor(g, device), retain_graph=True, create_graph=create_graph)
+        np.testing.assert_allclose(array(found), expected, rtol=1e-12)
+
+
 def test_products_of_zeros_have_second_derivatives(device, rng):
     a = rng.standard_normal((3, 4, 2))
     a[0, 1] = a[1, 2] = a[1, 3] = 0
