@@ -4,7 +4,8 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, parse_shape, same_shape, shape_of, view
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.ops.arguments cimport integer, number, one_axis, operand, plain_axis, plain_scalar, weak_code
+from minigrad.engine.dtype cimport is_float
+from minigrad.engine.ops.arguments cimport integer, number, one_axis, operand, plain_axis, plain_scalar
 from minigrad.engine.ops.arithmetic cimport add
 from minigrad.engine.ops.layout cimport cast, copied, placed, reshape, sliced, summed, window, zeros
 from minigrad.engine.tape cimport Node, Op, operation, recording, track, track_many
@@ -277,6 +278,14 @@ cdef int pad_backward(Node node, Array g) except -1:
     return node.send(0, g)
 
 
+cdef int fill(Array x, object value) except -1:
+    try:
+        backend(x).fill(x, value)
+    except OverflowError:
+        raise OverflowError(f"[pad] {value!r} does not fit {x.dtype}") from None
+    return 0
+
+
 def pad(x: TensorLike, pad_width: int | Sequence[Any], mode: str = "constant", *, value: float = 0) -> Tensor:
     """x with borders of one number, or of elements of x, as `numpy.pad`.
 
@@ -314,8 +323,10 @@ def pad(x: TensorLike, pad_width: int | Sequence[Any], mode: str = "constant", *
         raise ValueError(f"[pad] expected mode 'constant', 'reflect', 'symmetric', 'edge' or 'wrap', got {mode!r}")
     plain = plain_scalar("pad", value)
     value = number("pad", "value", value) if plain is None else plain
-    if weak_code(value, a.code) > a.code and type(value) is float:
-        raise TypeError(f"[pad] expected a value that fits {a.dtype}, got {value}")
+    if type(value) is float and not is_float(a.code):
+        if not value.is_integer():
+            raise TypeError(f"[pad] expected a value that fits {a.dtype}, got {value}")
+        value = int(value)
     if not isinstance(pad_width, (tuple, list)):
         pad_width = (pad_width, pad_width)
         pairs = [pad_width] * a.ndim_
@@ -350,7 +361,7 @@ def pad(x: TensorLike, pad_width: int | Sequence[Any], mode: str = "constant", *
             framed = window(out, spec)    # with borders on this axis and those before it
             for border, source in strips(framed, axis, mode, shape[axis], before, after):
                 if mode == "constant":
-                    backend(out).fill(window(framed, border), value)
+                    fill(window(framed, border), value)
                 else:
                     backend(out).copy(window(framed, source), window(framed, border))
     track(pad_op, out, a, None, None, (widths, mode, shape))

@@ -210,6 +210,9 @@ def test_more_than_any_memory(device):
 
 def test_pad_of_other_dtypes(device):
     assert mg.pad(tensor(np.array([1], np.int32), device), 1, value=7).dtype == "int32"
+    assert mg.pad(tensor(np.array([1], np.int32), device), 1, value=2.0).tolist() == [2, 1, 2]
+    refuses(TypeError, "pad", "int32", mg.pad, tensor(np.array([1], np.int32), device), 1, value=1.5)
+    refuses(OverflowError, "pad", "int32", mg.pad, tensor(np.array([1], np.int32), device), 1, value=2**40)
     assert mg.pad(tensor(np.array([True]), device), (0, 2)).tolist() == [True, False, False]
 
 
