@@ -2,6 +2,8 @@
 cimport cython
 from libc.stdint cimport int64_t
 
+import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +28,7 @@ from minigrad.engine.ops.logic cimport (
 )
 from minigrad.engine.ops.matmul cimport matmul
 from minigrad.engine.tape cimport (
-    Node, Op, current_run, gradient_node, note_grad, note_read, operation, retire_leaf, track, watched,
+    Node, Op, current_run, gradient_node, is_leaf, note_grad, note_read, operation, retire_leaf, track, watched,
 )
 from minigrad.engine import backward, inspection, tape
 from minigrad.engine.ops import activation, arithmetic, functions, gather, join, layout, logic, reduce, trigonometry
@@ -45,6 +47,16 @@ cdef object unmultiplied(Array x, object other):
     if isinstance(other, (str, bytes, bytearray)) and (x.code == BOOL or is_float(x.code) or x.ndim_ != 0):
         raise TypeError(f"[multiply] expected numbers, got {kind_of(other)}")
     return NotImplemented
+
+
+cdef str place_of_copy():
+    """The attribute that `copy.deepcopy` has come to, as text: it copies the dict of one object after another."""
+    names, frame = [], sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__") == "copy":
+        if frame.f_code.co_name == "_deepcopy_dict":
+            names.append(str(frame.f_locals.get("key")))
+        frame = frame.f_back
+    return f", the attribute {'.'.join(reversed(names))}," if names else ""
 
 
 @cython.binding(False)
@@ -123,6 +135,9 @@ cdef class Tensor(Array):
     def grad(self) -> Tensor | None:
         if watched:
             note_grad(self, False)
+        if self.grad_ is None and self.node is not None and not is_leaf(self) and not (<Node>self.node).hooks:
+            warnings.warn("[grad] this tensor was computed, and only leaves keep a gradient: call y.retain_grad() "
+                          "before the backward pass, or mg.grad(loss, y)")
         return self.grad_
 
     @grad.setter
@@ -390,7 +405,7 @@ cdef class Tensor(Array):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         if not tape.leaf(self):
-            raise tape.GradientError("[deepcopy] this tensor was computed: deep-copy x.detach()")
+            raise tape.GradientError(f"[deepcopy] this tensor{place_of_copy()} was computed: deep-copy x.detach()")
         note_read(self)
         cdef Array out = copied(alias(self))
         made = rebuild(type(self), out, self.device, self.needs_grad)
