@@ -21,6 +21,8 @@ class Embedding(Module):
         The size of a vector.
     padding_idx : int, optional
         A row that is initialized to zeros and gets no gradient; a negative index counts from the end.
+    max_norm : None
+        For PyTorch's scripts; another value is an error that says what to write.
     device : str, optional
     dtype : DType, optional
         float32 or float64; by default that of `get_default_dtype`.
@@ -51,9 +53,14 @@ class Embedding(Module):
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, *,
-        device: str | None = None, dtype: DType | str | None = None,
+        max_norm: None = None, device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        if max_norm is not None:
+            raise TypeError(
+                f"[Embedding] expected no max_norm, which changes the weight in each call, got {max_norm}: shorten the "
+                f"rows after a step, with mg.no_grad(): w *= mg.minimum(1, max_norm / w.norm(dim=1, keepdim=True))"
+            )
         self.num_embeddings = num_embeddings = integer("Embedding", "num_embeddings", num_embeddings, 1)
         self.embedding_dim = embedding_dim = integer("Embedding", "embedding_dim", embedding_dim, 1)
         self.padding_idx = F.padding_row("Embedding", padding_idx, num_embeddings)

@@ -13,6 +13,14 @@ from minigrad.nn.module import Module
 class _Named(Module):
     """A loss, of which PyTorch calls the two arguments `input` and `target`."""
 
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        if isinstance(args[1:2] and args[1], Tensor):
+            raise TypeError(
+                f"[{cls.__name__}] expected options, got two tensors: the loss is made first and called then, "
+                f"nn.{cls.__name__}()(x, target)"
+            )
+        return super().__new__(cls)
+
     def __call__(self, *args: Any, **named: Any) -> Any:
         for name in ("input", "target")[len(args) :]:
             if name not in named:

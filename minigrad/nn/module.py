@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from minigrad.creation import empty
 from minigrad.engine.array import names_device
 from minigrad.engine.dtype import DType
+from minigrad.engine.habits import lookup
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tape import enter, leave
 from minigrad.engine.tensor import Tensor
@@ -108,6 +109,7 @@ class Module:
             raise TypeError(f"[{type(self).__name__}] expected a name of type str, got {name!r}")
         if not name or "." in name:
             raise ValueError(f"[{type(self).__name__}] expected a nonempty name without dots, got {name!r}")
+        self._check_name(name)
         if isinstance(value, Module):
             self._check_child(value)
         if name not in members[registry]:
@@ -126,6 +128,8 @@ class Module:
 
     def _check_plain(self, name: str, value: object) -> None:
         """Reject a value of another kind than the registered one, so that nothing is unregistered silently."""
+        if name in METHODS and not callable(value):  # a function replaces a method on purpose
+            self._check_name(name)
         members = self.__dict__
         if value is None or "_modules" not in members:
             return
@@ -144,6 +148,13 @@ class Module:
             raise TypeError(
                 f"[{type(self).__name__}] expected {kind} or None for {name!r}, got {kind_of(value)}; "
                 f"`del` the attribute first to make it something else"
+            )
+
+    def _check_name(self, name: str) -> None:
+        if name in METHODS:
+            raise AttributeError(
+                f"[{type(self).__name__}] expected a name that no method of Module has, got {name!r}: "
+                f"choose another, such as {name!r} with an underscore at the end"
             )
 
     def _check_new(self, registry: str, name: str) -> None:
@@ -415,7 +426,9 @@ class Module:
         """The names that PyTorch gives to parameters and buffers of this module, if they are others."""
         return {}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> IncompatibleKeys:
         """Copy values into parameters and persistent buffers, converting them to the dtypes of this module.
 
         Floats are rounded. The values may be views of the module's own memory, even in another order.
@@ -429,6 +442,8 @@ class Module:
             ``torch.nn.utils.parametrizations`` gives to the parts of a weight are understood.
         strict : bool
             Whether missing and unexpected names are errors.
+        assign : bool
+            Only False: the parameters stay the objects that an optimizer knows.
 
         Returns
         -------
@@ -454,6 +469,11 @@ class Module:
           missing: bias
           other shape: weight, expected (1, 2), got (1, 3)
         """
+        if assign:
+            raise TypeError(
+                f"[{type(self).__name__}] expected assign=False, got {assign!r}: values are copied; "
+                f"`model.to(dtype)` first keeps the dtype of the file"
+            )
         return load_state(self, state_dict, strict)
 
     # ── hooks ──
@@ -558,6 +578,26 @@ class Module:
         from minigrad.nn.tree import module_as_html
 
         return module_as_html(self)
+
+
+class _Elsewhere:
+    """One of PyTorch's names that modules lack: using it raises an AttributeError that says what to write instead."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, module: Module | None, kind: type) -> Any:
+        return lookup("minigrad.nn.Module")(self.name)
+
+
+METHODS = frozenset(name for name, value in vars(Module).items() if isinstance(value, FunctionType))
+for _name in (
+    "all_weights bfloat16 compile flatten_parameters get_buffer get_extra_state get_parameter get_submodule half "
+    "register_backward_hook register_full_backward_pre_hook register_load_state_dict_post_hook "
+    "register_load_state_dict_pre_hook register_state_dict_post_hook register_state_dict_pre_hook set_extra_state "
+    "set_submodule share_memory to_empty"
+).split():
+    setattr(Module, _name, _Elsewhere(_name))
 
 
 def _note_place(outermost: Module, error: Exception) -> None:

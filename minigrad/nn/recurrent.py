@@ -1,5 +1,6 @@
 """Recurrent layers: one operation runs a layer over the whole sequence (engine/ops/recurrent)."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
@@ -37,6 +38,11 @@ class Sequences(Recurrent):
     ) -> None:  # fmt: skip
         self.num_layers = num_layers = integer(self.name, "num_layers", num_layers, 1)
         self.dropout = number(self.name, "dropout", dropout, 0, 1)
+        if self.dropout and num_layers == 1:
+            warnings.warn(
+                f"[{self.name}] dropout={self.dropout} has no effect with one layer: it drops elements between layers",
+                stacklevel=3,
+            )
         self.batch_first = self._flag("batch_first", batch_first)
         self.bidirectional = self._flag("bidirectional", bidirectional)
         for layer in range(num_layers):
@@ -357,6 +363,8 @@ class LSTM(Sequences):
     eps : float
         Added to the variances of the norms. If it is 0 and W_hh h is normalized, a state of zeros, which is the default
         initial state, gives NaN.
+    proj_size : int
+        Only 0, for PyTorch's scripts.
     device : str, optional
     dtype : DType, optional
         float32 or float64; by default that of `get_default_dtype`.
@@ -406,9 +414,14 @@ class LSTM(Sequences):
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool | Literal["input"] = True,
         batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, *, norm: str | None = None,
         norm_each_gate: bool = False, carry_norm: bool = False, forget_bias: float | None = None,
-        gate_activation: str = "sigmoid", max_length: int | None = None, eps: float = 1e-5, device: str | None = None,
-        dtype: DType | str | None = None,
+        gate_activation: str = "sigmoid", max_length: int | None = None, eps: float = 1e-5, proj_size: int = 0,
+        device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
+        if proj_size:
+            raise TypeError(
+                f"[{self.name}] expected no proj_size, got {proj_size}: an nn.Linear(hidden_size, {proj_size}) of the "
+                f"output makes it narrower, without a narrower state"
+            )
         super().__init__(input_size, hidden_size, bias, norm, eps)
         self._set_lstm(norm_each_gate, carry_norm, forget_bias)
         self._set_gates(gate_activation)

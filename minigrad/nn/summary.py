@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from minigrad.autograd import no_grad
 from minigrad.creation import zeros
-from minigrad.engine.dtype import DTypeLike
+from minigrad.engine.dtype import DTypeLike, get_default_dtype
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.module import Module
@@ -195,6 +195,13 @@ def _trace(
                 for shape in shapes
             ]  # fmt: skip
             model.eval()(*inputs)
+    except TypeError as error:
+        if dtype is None and "integer" in str(error) and not all(isinstance(shape, Tensor) for shape in shapes):
+            raise TypeError(
+                f'[summary] expected a tensor of indices in place of a shape, or dtype="int64", since zeros are '
+                f"{get_default_dtype()}: {error}"
+            ) from error
+        raise
     finally:
         for handle in handles:
             handle.remove()

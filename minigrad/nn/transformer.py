@@ -53,7 +53,8 @@ class _Layer(Module):
         name = type(self).__name__
         if not callable(activation) and activation not in ACTIVATIONS:
             raise ValueError(
-                f"[{name}] expected activation {', '.join(map(repr, ACTIVATIONS))} or a function, got {activation!r}"
+                f"[{name}] expected activation {', '.join(map(repr, ACTIVATIONS))} or a function, such as "
+                f"nn.functional.silu, got {activation!r}"
             )
         if norm == "batch" and len(attentions) > 1:
             raise ValueError(

@@ -8,6 +8,7 @@ import pickle
 import re
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -388,6 +389,8 @@ WORKS = """
     list(data.DataLoader(data.Subset(data.TensorDataset(i), [2, 0]), batch_size=2, drop_last=True))[0][0]
 """
 POINTS = """
+    nn.Linear(2, 2).half()      nn.LSTM(2, 2).flatten_parameters()                  nn.Linear(2, 2).get_submodule("")
+    nn.LinearCrossEntropyLoss   F.linear_cross_entropy      nn.Buffer(a)
     a.repeat(2, 1)              a.half()                    a.bfloat16()                a.grad_fn
     a.detach_()                 a.exp_()                    a.relu_()                   a.t_()
     a.unsqueeze_(0)             a.random_(0, 3)             a.scatter_(1, g, 1.0)       a.scatter_add_(0, g, b)
@@ -598,6 +601,20 @@ def test_gradients_of_computed_tensors_are_kept(library):
 
 
 @pytest.mark.parametrize("library", [mg, torch], ids=["minigrad", "torch"])
+def test_a_gradient_that_is_not_kept_is_announced(library):
+    x = library.tensor([1.0, 2.0], requires_grad=True)
+    kept, lost = x * 3, x * 2
+    kept.retain_grad()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (x.grad, x.detach().grad, kept.grad) == (None, None, None)
+    (kept * lost).sum().backward()
+    with pytest.warns(UserWarning, match="grad") as found:
+        assert lost.grad is None
+    assert (len(found), found[0].filename) == (1, __file__)
+
+
+@pytest.mark.parametrize("library", [mg, torch], ids=["minigrad", "torch"])
 def test_data_is_the_memory_without_history(library):
     p = library.ones(2, requires_grad=True)
     (p * 2).sum().backward()
@@ -678,6 +695,14 @@ def test_modes(library):
         (lambda x: F.kl_div(x, x, "average"), ValueError, "kl_div"),
         (lambda x: F.huber_loss(x, x, delta=0), ValueError, "huber_loss"),
         (lambda x: F.pad(x, (1,)), ValueError, "pad"),
+        (lambda x: F.pad(x, (1, 1), mode="edge"), ValueError, "pad"),
+        (lambda x: nn.MSELoss(x, x), TypeError, "MSELoss"),
+        (lambda x: nn.CrossEntropyLoss(x, x), TypeError, "CrossEntropyLoss"),
+        (lambda x: nn.Embedding(3, 2, max_norm=1.0), TypeError, "Embedding"),
+        (lambda x: nn.LSTM(3, 4, proj_size=2), TypeError, "LSTM"),
+        (lambda x: nn.Linear(2, 2).load_state_dict({}, assign=True), TypeError, "Linear"),
+        (lambda x: setattr(nn.Module(), "parameters", [x]), AttributeError, "Module"),
+        (lambda x: setattr(nn.Module(), "children", nn.ReLU()), AttributeError, "Module"),
         (lambda x: F.pad(x, (3, 0), mode="reflect"), ValueError, "pad"),
         (lambda x: x.topk(9), ValueError, "topk"),
         (lambda x: x.chunk(0), ValueError, "chunk"),
@@ -826,7 +851,9 @@ def test_aliases_are_marked_and_no_name_is_hidden():
     for value in (*aliases.values(), *functions.values()):
         assert value.__doc__.startswith("PyTorch's name for ")
     for module, names in pytorch.POINTERS.items():
-        if module not in ("Tensor", "minigrad.nn.utils.rnn"):
+        if module == "minigrad.nn.Module":
+            assert {*names} == {name for name, value in vars(nn.Module).items() if type(value).__name__ == "_Elsewhere"}
+        elif module not in ("Tensor", "minigrad.nn.utils.rnn"):
             place = importlib.import_module(module)
             assert [name for name in names if hasattr(place, name)] == []
     assert not {*functions} & {*dir(mg)}

@@ -21,6 +21,13 @@ def test_bad_options(build):
         build()
 
 
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+def test_dropout_without_a_second_layer(kind):
+    with pytest.warns(UserWarning, match=rf"\[{kind.__name__}\] dropout=0.5 has no effect with one layer") as found:
+        kind(3, 3, dropout=0.5)
+    assert found[0].filename == __file__
+
+
 @pytest.mark.parametrize("build", [
     lambda: nn.RNN(3, 3, bidirectional="no"), lambda: nn.GRU(3, 3, batch_first=0), lambda: nn.RNNCell(3, 3, bias=1),
     lambda: nn.LSTM(3, 3, norm="layer", norm_each_gate=1), lambda: nn.LSTMCell(3, 3, norm="layer", carry_norm="no"),

@@ -234,4 +234,5 @@ def test_errors():
         ([(None, 784), 3], "got 3"),
     ):  # fmt: skip
         refuses(TypeError, "summary", said, nn.summary, mlp(), shape)
+    refuses(TypeError, "summary", "a tensor of indices in place of a shape", nn.summary, nn.Embedding(9, 2), (2, 5))
     refuses(TypeError, "summary", "got list", nn.summary, [mlp()], (None, 784))

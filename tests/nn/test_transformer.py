@@ -282,7 +282,15 @@ def test_refusals(device):
     refuses(ValueError, op, ["(2, 3)", "(3, 2)"], layer, x, x, x, mask)
     mask = mg.ones((3, 3), dtype="int64", device=device)
     refuses(TypeError, op, ["attn_mask", "bool", "int64"], layer, x, x, x, attn_mask=mask)
-    refuses(ValueError, "TransformerEncoderLayer", "tanh", nn.TransformerEncoderLayer, 4, 2, activation="tanh")
+    refuses(
+        ValueError,
+        "TransformerEncoderLayer",
+        "nn.functional.silu, got 'tanh'",
+        nn.TransformerEncoderLayer,
+        4,
+        2,
+        activation="tanh",
+    )
     refuses(ValueError, "TransformerDecoderLayer", ["8", "3"], nn.TransformerDecoderLayer, 8, 3)
 
 
