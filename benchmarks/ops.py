@@ -50,6 +50,9 @@ OPS = {
     "max of rows": ("x", lambda m, F, x: x.max(1), lambda m, F, x: x.amax(1)),
     "var of rows": ("x", lambda m, F, x: x.var(1), lambda m, F, x: x.var(1, correction=0)),
     "var of columns": ("x", lambda m, F, x: x.var(0), lambda m, F, x: x.var(0, correction=0)),
+    "product of columns": ("x", lambda m, F, x: x.prod(0)),
+    "product of rows": ("x", lambda m, F, x: x.prod(1)),
+    "median of rows": ("x", lambda m, F, x: m.median(x, 1), lambda m, F, x: x.median(1)[0]),
     "logsumexp": ("x", lambda m, F, x: m.logsumexp(x, 1)),
     "cumulative sum": ("x", lambda m, F, x: m.cumulative_sum(x, axis=1), lambda m, F, x: x.cumsum(1)),
     "softmax": ("x", lambda m, F, x: F.softmax(x, -1)),
@@ -61,10 +64,15 @@ OPS = {
     "layer_norm": ("xr", lambda m, F, x, r: F.layer_norm(x, x.shape[1:], r)),
     "concat": ("xy", lambda m, F, x, y: m.concat([x, y])),
     "stack": ("xy", lambda m, F, x, y: m.stack([x, y])),
+    "pad by reflection": ("x", lambda m, F, x: F.pad(x, (2, 2), mode="reflect")),
     "slice": ("x", lambda m, F, x: x[1:-1, 1:]),
     "rows by index": ("xi", lambda m, F, x, i: x[i % x.shape[0]]),
     "mask": ("mx", lambda m, F, mask, x: x[mask]),
     "copy of the transpose": ("x", lambda m, F, x: x.T.copy(), lambda m, F, x: x.T.contiguous()),
+    "conv2d of width 1": (
+        "xy",
+        lambda m, F, x, y: F.conv2d(x.reshape(-1, 4, x.shape[1] // 4, 1), y[:16, :32].reshape(16, 4, 8, 1)),
+    ),
     "matmul": ("xy", lambda m, F, x, y: x @ y[:256].T),
 }
 
