@@ -6,6 +6,9 @@
 // been summed is rescaled (M. Milakov, N. Gimelshein 2018, "Online normalizer calculation for softmax"). The backward
 // pass computes p again, from s and its largest and their sum (T. Dao et al. 2022, "FlashAttention"). Each row of the
 // result is computed by one thread, in an order that depends on no other row.
+//
+// What a query does not see must not reach it, but a weight 0 times NaN or infinity is NaN. Where something is hidden
+// and a result is not finite, `multiply_seen` computes that block again, over the pairs that see each other.
 #include "../runtime/pool.hpp"
 #include "exponentials.hpp"
 #include "panels.hpp"
@@ -48,12 +51,23 @@ struct Head : Attention {
         return causal ? most(0, least(count, i + 1 - first)) : count;
     }
 
-    // s = scale s (+ mask) for the query i and the keys [first, first + count)
+    // Whether any query may not see all keys
+    bool hides() const { return causal || bools || numbers; }
+
+    int64_t mask_at(int64_t i, int64_t j) const {
+        return n / heads * mask_step[0] + n % heads * mask_step[1] + i * mask_step[2] + j * mask_step[3];
+    }
+
+    bool sees(int64_t i, int64_t j) const {
+        if (causal && j > i) return false;
+        if (bools) return static_cast<const bool*>(bools)[mask_at(i, j)];
+        return !numbers || static_cast<const T*>(numbers)[mask_at(i, j)] != -T(__builtin_inf());
+    }
+
+    // s = scale s (+ mask), or -inf where that hides a key, for the query i and the keys [first, first + count)
     void score(int64_t i, int64_t first, int64_t count, T* __restrict s) const {
         const T factor = T(scale), hidden = -T(__builtin_inf());
-        const int64_t at =
-            n / heads * mask_step[0] + n % heads * mask_step[1] + i * mask_step[2] + first * mask_step[3];
-        const int64_t step = mask_step[3];
+        const int64_t at = mask_at(i, first), step = mask_step[3];
         if (bools) {
             const bool* m = static_cast<const bool*>(bools) + at;
 #pragma omp simd
@@ -61,7 +75,7 @@ struct Head : Attention {
         } else if (numbers) {
             const T* m = static_cast<const T*>(numbers) + at;
 #pragma omp simd
-            for (int64_t c = 0; c < count; c++) s[c] = s[c] * factor + m[c * step];
+            for (int64_t c = 0; c < count; c++) s[c] = m[c * step] == hidden ? hidden : s[c] * factor + m[c * step];
         } else {
 #pragma omp simd
             for (int64_t c = 0; c < count; c++) s[c] *= factor;
@@ -81,6 +95,29 @@ struct Head : Attention {
     }
 };
 
+template <class T>
+bool is_finite(int64_t n, const T* x) {
+    T sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) sum += x[i] * 0;
+    return sum == 0;
+}
+
+// to[rows, n] += the sums of left(r, c) right[c, n] over the c < count of which seen(r, c), as multiply_panels adds
+template <class T, class L, class S>
+void multiply_seen(int64_t rows, int64_t count, int64_t n, L left, const T* right, T* to, S seen) {
+    for (int64_t at = 0; at < rows * n; at += least(PANEL<T>, n - at % n)) {
+        const int64_t r = at / n, first = at % n, columns = least(PANEL<T>, n - first);
+        T sum[PANEL<T>] = {};
+        for (int64_t c = 0; c < count; c++) {
+            if (!seen(r, c)) continue;
+            const T factor = left(r, c);
+            for (int64_t j = 0; j < columns; j++) sum[j] += factor * right[c * n + first + j];
+        }
+        for (int64_t j = 0; j < columns; j++) to[at + j] += sum[j];
+    }
+}
+
 // f(slot, item) for each item; a slot, which has a scratch buffer, takes several items one after the other.
 template <class F>
 void each_item(int64_t items, int64_t slots, F f) {
@@ -95,14 +132,14 @@ void each_item(int64_t items, int64_t slots, F f) {
 constexpr int64_t QUERIES = Attention::QUERIES;
 
 template <class T>
-void forward_block(const Head<T>& a, int64_t row, T* scratch, T* y, T* statistics) {
+void forward_block(const Head<T>& a, int64_t row, T* scratch, T* y, T* statistics, bool seen_only = false) {
     const int64_t rows = least(QUERIES, a.queries - row), end = a.seen(row + rows - 1, 0, a.keys);
     T* const right = scratch;  // the panels of kᵀ, then of v
     T* const s = scratch + Attention::panels(a.width, a.value_width);
     T top[QUERIES];
     double sum[QUERIES] = {};
     for (T& t : top) t = -T(__builtin_inf());
-    if (end == 0) clear(rows * a.value_width, y);
+    if (end == 0 || seen_only) clear(rows * a.value_width, y);
     for (int64_t first = 0; first < end; first += KEYS) {
         const int64_t count = least(KEYS, end - first);
         pack_panels<T>(a.width, count, a.k + first * a.width, 1, a.width, right);
@@ -132,7 +169,14 @@ void forward_block(const Head<T>& a, int64_t row, T* scratch, T* y, T* statistic
                 for (int64_t c = 0; c < count; c++) p[c] *= factors[c];
             }
         }
-        pack_panels<T>(count, a.value_width, a.v + first * a.value_width, a.value_width, 1, right);
+        const T* const values = a.v + first * a.value_width;
+        if (seen_only) {
+            multiply_seen<T>(
+                rows, count, a.value_width, [&](int64_t r, int64_t c) { return s[r * KEYS + c]; }, values, y,
+                [&](int64_t r, int64_t c) { return a.sees(row + r, first + c); });
+            continue;
+        }
+        pack_panels<T>(count, a.value_width, values, a.value_width, 1, right);
         multiply_panels<T>(rows, count, a.value_width, s, KEYS, right, nullptr, first > 0, y, a.value_width);
     }
     for (int64_t r = 0; r < rows; r++) {
@@ -145,6 +189,8 @@ void forward_block(const Head<T>& a, int64_t row, T* scratch, T* y, T* statistic
             at.store(out, at.load(out) * inverse);
         });
     }
+    if (a.hides() && !seen_only && !is_finite(rows * a.value_width, y))
+        forward_block(a, row, scratch, y, statistics, true);
 }
 
 template <class T>
@@ -188,7 +234,7 @@ struct Workspace {
 // hold sums.
 template <class T>
 void backward_block(const Head<T>& a, const Workspace<T>& w, int64_t row, int64_t first, int64_t keys, const T* g,
-                    const T* statistics, const T* delta, T* dq, T* dk, T* dv) {
+                    const T* statistics, const T* delta, T* dq, T* dk, T* dv, bool seen_only) {
     const int64_t rows = least(ROWS, a.queries - row), count = a.seen(row + rows - 1, first, keys);
     const T* const q = a.q + row * a.width;
     multiply_panels<T>(rows, a.width, count, q, a.width, w.kt, nullptr, false, w.p, KEYS);
@@ -216,6 +262,16 @@ void backward_block(const Head<T>& a, const Workspace<T>& w, int64_t row, int64_
             for (int64_t c = 0; c < seen; c++) p[c] *= factors[c];
         }
         for (int64_t c = seen; c < keys; c++) p[c] = dp[c] = 0;
+    }
+    if (seen_only) {
+        const auto seen = [&](int64_t r, int64_t c) { return a.sees(row + r, first + c); };
+        const auto turned = [&](int64_t c, int64_t r) { return seen(r, c); };
+        const auto p = [&](int64_t c, int64_t r) { return w.p[r * KEYS + c]; };
+        const auto ds = [&](int64_t r, int64_t c) { return w.dp[r * KEYS + c]; };
+        if (dv) multiply_seen<T>(count, rows, a.value_width, p, g, dv, turned);
+        if (dk) multiply_seen<T>(count, rows, a.width, [&](int64_t c, int64_t r) { return ds(r, c); }, q, dk, turned);
+        if (dq) multiply_seen<T>(rows, count, a.width, ds, a.k + first * a.width, dq, seen);
+        return;
     }
     if (dv) {
         pack_panels<T>(rows, a.value_width, g, a.value_width, 1, w.g);
@@ -247,30 +303,41 @@ void attention_backward(const Attention& a) {
     }
     const int64_t length = attention_part(a);
     each_item(heads / a.group * a.parts, a.slots, [&](int64_t slot, int64_t item) {
-        const int64_t source = item / a.parts, part = item % a.parts;
+        const int64_t source = item / a.parts, part = item % a.parts, size_of_dq = a.group * a.queries * a.width;
+        const int64_t begin = least(a.keys, part * length), end = least(a.keys, begin + length);
+        const int64_t at_key = source * a.keys + begin;
         const Workspace<T> w(a, static_cast<T*>(a.scratch) + slot * attention_scratch(a, true));
-        T* const sums = !dq ? nullptr : a.parts == 1 ? dq : partial + part * size;
-        if (sums) clear(a.group * a.queries * a.width, sums + source * a.group * a.queries * a.width);
-        for (int64_t first = part * length; first < least(a.keys, (part + 1) * length); first += KEYS) {
-            const int64_t count = least(KEYS, a.keys - first);
-            const Head<T> any(a, source * a.group);
-            T* const dk = a.dk ? static_cast<T*>(a.dk) + (source * a.keys + first) * a.width : nullptr;
-            T* const dv = a.dv ? static_cast<T*>(a.dv) + (source * a.keys + first) * a.value_width : nullptr;
-            if (dk) clear(count * a.width, dk);
-            if (dv) clear(count * a.value_width, dv);
-            pack_panels<T>(a.width, count, any.k + first * a.width, 1, a.width, w.kt);
-            if (dq) pack_panels<T>(count, a.width, any.k + first * a.width, a.width, 1, w.k);
-            if (delta) pack_panels<T>(a.value_width, count, any.v + first * a.value_width, 1, a.value_width, w.vt);
-            for (int64_t n = source * a.group; n < (source + 1) * a.group; n++) {
-                const Head<T> head(a, n);
-                for (int64_t row = a.causal ? first / ROWS * ROWS : 0; row < a.queries; row += ROWS) {
-                    const int64_t at = n * a.queries + row;
-                    backward_block<T>(head, w, row, first, count, g + at * a.value_width,
-                                      static_cast<const T*>(a.statistics) + 2 * at, delta ? delta + at : nullptr,
-                                      sums ? sums + at * a.width : nullptr, dk, dv);
+        T* const sums = !dq ? nullptr : (a.parts == 1 ? dq : partial + part * size) + source * size_of_dq;
+        T* const dk = a.dk ? static_cast<T*>(a.dk) + at_key * a.width : nullptr;
+        T* const dv = a.dv ? static_cast<T*>(a.dv) + at_key * a.value_width : nullptr;
+        const Head<T> any(a, source * a.group);
+        const auto run = [&](bool seen_only) {
+            if (sums) clear(size_of_dq, sums);
+            if (dk) clear((end - begin) * a.width, dk);
+            if (dv) clear((end - begin) * a.value_width, dv);
+            for (int64_t first = begin; first < end; first += KEYS) {
+                const int64_t count = least(KEYS, a.keys - first);
+                pack_panels<T>(a.width, count, any.k + first * a.width, 1, a.width, w.kt);
+                if (dq) pack_panels<T>(count, a.width, any.k + first * a.width, a.width, 1, w.k);
+                if (delta) pack_panels<T>(a.value_width, count, any.v + first * a.value_width, 1, a.value_width, w.vt);
+                for (int64_t h = 0; h < a.group; h++) {
+                    const Head<T> head(a, source * a.group + h);
+                    for (int64_t row = a.causal ? first / ROWS * ROWS : 0; row < a.queries; row += ROWS) {
+                        const int64_t at = head.n * a.queries + row;
+                        backward_block<T>(head, w, row, first, count, g + at * a.value_width,
+                                          static_cast<const T*>(a.statistics) + 2 * at, delta ? delta + at : nullptr,
+                                          sums ? sums + (h * a.queries + row) * a.width : nullptr,
+                                          dk ? dk + (first - begin) * a.width : nullptr,
+                                          dv ? dv + (first - begin) * a.value_width : nullptr, seen_only);
+                    }
                 }
             }
-        }
+        };
+        run(false);
+        if (any.hides() &&
+            !((!sums || is_finite(size_of_dq, sums)) && (!dk || is_finite((end - begin) * a.width, dk)) &&
+              (!dv || is_finite((end - begin) * a.value_width, dv))))
+            run(true);
     });
     if (dq && a.parts > 1) {
         parallel(size, 1 << 13, [&](int64_t begin, int64_t end) {

@@ -1,25 +1,26 @@
 """Attention: for each query, the mean of the values, weighted by how well their keys match the query."""
 from libc.stdint cimport int64_t
 
-from math import inf, prod, sqrt
+from math import inf, nan, prod, sqrt
 
 import numpy as np
 
 from minigrad.engine.array cimport MAX_NDIM, Array, alias, check_same_device, empty, empty_as, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
-from minigrad.engine.calls cimport Call, begin, refuse_in_capture
+from minigrad.engine.calls cimport Call, begin, is_recorded, refuse_in_capture
 from minigrad.engine.dtype cimport BOOL, is_float
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, optional
 from minigrad.engine.ops.arithmetic cimport add, multiply
+from minigrad.engine.ops.functions cimport isfinite
 from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, matrix_transpose, reshape_to, sliced, zeros
-from minigrad.engine.ops.logic cimport not_equal, where
+from minigrad.engine.ops.logic cimport equal, logical_and, logical_not, not_equal, where
 from minigrad.engine.ops.matmul cimport matmul
 from minigrad.engine.ops.random cimport reserve
 from minigrad.engine.recording cimport repeat
-from minigrad.engine.tape cimport Node, Op, operation, recording, track
-from minigrad.engine.ops.reduce import max as maximum_of
+from minigrad.engine.tape cimport Node, Op, operation, recording, set_recording, track
+from minigrad.engine.ops.reduce import all as all_of, max as maximum_of
 from minigrad.engine.ops.softmax import softmax
 
 NAME = "scaled_dot_product_attention"
@@ -70,20 +71,20 @@ cdef int run_with_drawn(object primitive, double scale, bint causal, double drop
 
 cdef Array composition(Array q, Array k, Array v, Array mask, double scale, bint causal, double dropout, list drawn):
     """The result, composed of primitive operations, for [N, H, ..]: with the whole matrix of weights."""
-    batch, heads, queries, width = shape_of(q)
-    _, sources, keys, values = shape_of(v)
-    cdef int64_t group = heads // sources if sources else 1
-    cdef Array s, p, seen, ones, factors, kept
-    s = matmul(reshape_to(q, (batch, sources, group, queries, width)),
-               matrix_transpose(reshape_to(k, (batch, sources, 1, keys, width))))
-    s = multiply(reshape_to(s, (batch, heads, queries, keys)), scale)
-    if mask is not None:
-        s = where(mask, s, -inf) if mask.code == BOOL else add(s, mask)
-    if causal:
-        s = where(from_object(np.tri(queries, keys, dtype=bool), BOOL, q.buffer.device, False), s, -inf)
+    batch, heads, queries, _ = shape_of(q)
+    cdef int64_t keys = k.extent[2]
+    cdef Array s, p, visible, ones, factors, kept, seen = seen_pairs(mask, causal, q, keys)
+    k, v = of_each_head(k, heads), of_each_head(v, heads)
+    s = matmul(q, matrix_transpose(k)) if seen is None else seen_scores(q, k, seen)
+    s = multiply(s, scale)
+    if mask is not None and mask.code != BOOL:
+        s = add(s, mask)
+    if seen is not None:
+        s = where(seen, s, -inf)
     if keys:
-        seen = not_equal(maximum_of(alias(s), -1, keepdims=True), -inf)      # the softmax of no key is 0
-        p = where(seen, softmax(where(seen, s, 0)), 0)
+        visible = not_equal(maximum_of(alias(s), -1, keepdims=True), -inf)      # the softmax of no key is 0
+        p = softmax(where(visible, s, 0))
+        p = where(visible if seen is None else logical_and(visible, seen), p, 0)
     else:
         p = s
     if dropout:
@@ -95,9 +96,94 @@ cdef Array composition(Array q, Array k, Array v, Array mask, double scale, bint
             backend(q).dropout(seed, offset, dropout, ones, factors, kept)
         factors = sliced(factors, [(0, 1, ones.extent[0], True), (0, 1, keys, True)])
         p = multiply(p, reshape_to(factors, shape_of(p)))
-    p = reshape_to(p, (batch, sources, group, queries, keys))
-    return reshape_to(matmul(p, reshape_to(v, (batch, sources, 1, keys, values))), (batch, heads, queries, values))
+    return matmul(p, v) if seen is None else seen_product(p, v, seen)
 
+
+# ── products over the pairs that see each other, each the derivative of the other ─────────────────
+
+cdef Op seen_product_op = operation(
+    "seen_product", seen_product_backward, "Y = A B, without the terms of pairs that a mask hides",
+    "dA = G Bᵀ, where seen\ndB = Aᵀ G, without the terms of hidden pairs", "B, A", "A, B", "", "Y")
+cdef Op seen_scores_op = operation(
+    "seen_scores", seen_scores_backward, "S = A Bᵀ, or 0 where a mask hides the pair",
+    "dA = G B, without the terms of hidden pairs\ndB = Gᵀ A, likewise", "B, A", "A, B", "", "S")
+
+
+cdef int seen_product_backward(Node node, Array g) except -1:
+    cdef Array a = node.value(0), b = node.value(1), seen = node.extra
+    if node.needs(0):
+        node.send(0, seen_scores(g, b, seen))
+    return node.send(1, seen_product(matrix_transpose(a), g, matrix_transpose(seen))) if node.needs(1) else 0
+
+
+cdef int seen_scores_backward(Node node, Array g) except -1:
+    cdef Array a = node.value(0), b = node.value(1), seen = node.extra
+    if node.needs(0):
+        node.send(0, seen_product(g, b, seen))
+    return node.send(1, seen_product(matrix_transpose(g), a, matrix_transpose(seen))) if node.needs(1) else 0
+
+
+cdef Array seen_product(Array a, Array b, Array seen):
+    """a @ b, in which a hidden pair has no part: in a plain product, 0 times NaN is NaN.
+
+    Rows of b that are not finite are left out; an element that sees such a number becomes NaN.
+    """
+    cdef Array out, finite
+    cdef bint before = set_recording(False)
+    try:
+        finite, out = isfinite(b), where(seen, a, 0)
+        if not is_recorded() and all_of(finite).item():
+            out = matmul(out, b)
+        else:
+            count = matmul(cast(broadcast_shape(seen, shape_of(a)), a.code), cast(logical_not(finite), a.code))
+            out = where(equal(count, 0), matmul(out, where(finite, b, 0)), nan)
+    finally:
+        set_recording(before)
+    track(seen_product_op, out, a, b, None, seen)
+    return out
+
+
+cdef Array seen_scores(Array a, Array b, Array seen):
+    """a @ b.mT, with 0 for hidden pairs."""
+    cdef Array out
+    cdef bint before = set_recording(False)
+    try:
+        out = where(seen, matmul(a, matrix_transpose(b)), 0)
+    finally:
+        set_recording(before)
+    track(seen_scores_op, out, a, b, None, seen)
+    return out
+
+
+cdef Array seen_pairs(Array mask, bint causal, Array q, int64_t keys):
+    """Which keys each query sees, as bools that broadcast to (..., L, S); None if all do."""
+    cdef Array seen = None
+    if mask is not None:
+        seen = mask if mask.code == BOOL else not_equal(mask, -inf)
+    if causal:
+        tri = from_object(np.tri(q.extent[q.ndim_ - 2], keys, dtype=bool), BOOL, q.buffer.device, False)
+        seen = tri if seen is None else logical_and(seen, tri)
+    return seen
+
+
+def weigh(weights: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+    """``weights @ value``, for weights that `scaled_dot_product_attention` has computed with these masks."""
+    cdef Call _call = begin(seen_product_op)
+    cdef Array seen = seen_pairs(attn_mask, is_causal, weights, (<Array>value).extent[(<Array>value).ndim_ - 2])
+    return matmul(weights, value) if seen is None else seen_product(weights, value, seen)
+
+
+cdef Array of_each_head(Array x, int64_t heads):
+    """Keys or values [N, G, ..] repeated for the heads that share them."""
+    batch, sources, length, width = shape_of(x)
+    if sources == heads:
+        return x
+    x = broadcast_shape(reshape_to(x, (batch, sources, 1, length, width)),
+                        (batch, sources, heads // sources, length, width))
+    return reshape_to(x, (batch, heads, length, width))
+
+
+# ── the operation ─────────────────────────────────────────────────────────────────────────────────
 
 cdef tuple checked_heads(Array q, Array k, Array v, bint grouped):
     """The leading axes of the result and of k and v, which are those of q, or with fewer heads if they are grouped."""
@@ -163,14 +249,14 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
     value : Tensor, shape (..., S, V)
         Usually (N, heads, length, width). The leading axes broadcast.
     attn_mask : Tensor, optional
-        Broadcasts to (..., L, S): of bool, true where a query sees a key; or floats, which are added to the weights
-        before softmax. The result of a query that sees no key is 0. A mask that requires grad gets its gradient, at the
-        price of storing the matrix of weights.
+        Broadcasts to (..., L, S): of bool, true where a query sees a key; or floats, which are added to the scores
+        before softmax, and of which ``-inf`` hides a key as false does. The result of a query that sees no key is 0. A
+        mask that requires grad gets its gradient, at the price of storing the matrix of weights.
     dropout_p : float
         The probability that a weight is set to 0, while the others are divided by ``1 - dropout_p``. There is no
         `training` argument: pass 0 in evaluation.
     is_causal : bool
-        Query i sees the keys 0 to i only. Excludes `attn_mask`.
+        Query i sees the keys 0 to i only; with an `attn_mask`, those of them that it shows.
     scale : float, optional
         ``1 / sqrt(E)`` by default.
     enable_gqa : bool
@@ -186,7 +272,12 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
     TypeError
         If an argument is not of a floating dtype, or query, key and value differ in dtype.
     ValueError
-        If shapes do not agree, if `attn_mask` and `is_causal` are both given, or if `dropout_p` is not in [0, 1].
+        If shapes do not agree, or if `dropout_p` is not in [0, 1].
+
+    Notes
+    -----
+    What a mask hides has no influence, NaN and infinity included: a hidden key or value on no result and no gradient of
+    the query, nor the query and its cotangent on the gradients of that key and value. A NaN that is seen does show.
 
     References
     ----------
@@ -200,14 +291,6 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
     >>> mg.nn.functional.scaled_dot_product_attention(q, k, mg.tensor([[1.0], [3.0]])).tolist()
     [[2.0], [3.0]]
     """
-    if attn_mask is not None and is_causal:
-        raise ValueError(f"[{NAME}] expected attn_mask or is_causal, got both: add the causal part to attn_mask")
-    return attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-
-
-def attend(query: TensorLike, key: TensorLike, value: TensorLike, attn_mask: TensorLike | None, dropout_p: float,
-           is_causal: bool, scale: float | None = None, enable_gqa: bool = False) -> Tensor:
-    """`scaled_dot_product_attention`, where a query sees the keys that both `attn_mask` and `is_causal` allow."""
     cdef Call _call = begin(attention_op)
     dropout_p = number(NAME, "dropout_p", dropout_p, 0, 1)
     if scale is not None:

@@ -9,7 +9,8 @@
 #include "attention.cuh"
 
 const int SIDE = 64, EDGE = 4, ACROSS = SIDE / EDGE, THREADS = ACROSS * ACROSS;
-const int DEPTH = 64 / sizeof(T);  // terms of a product in shared memory at once
+const int ROWS = 32 / ACROSS * EDGE;  // of a warp
+const int DEPTH = 64 / sizeof(T);     // terms of a product in shared memory at once
 
 // sum[EDGE, EDGE] += the product of left[SIDE, depth] and right[depth, SIDE], whose elements are left(i, e) and
 // right(e, j). Neighbouring threads read neighbours along e (`together`) or along the side.
@@ -118,6 +119,10 @@ extern "C" __global__ void __launch_bounds__(256) attention(
                 to[1] = inverse;
             }
         }
+        if (a.hides()) {
+            const int end = slice + SIDE < value_width ? int(slice) + SIDE : value_width;
+            mend({a, q, k, v}, n, top + t / 32 * ROWS, ROWS, int(slice), end, y);
+        }
     }
 }
 
@@ -177,6 +182,10 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_query(
                 const int64 i = top + row + r, j = slice + column + c;
                 if (i < queries && j < width) dq[(n * queries + i) * width + j] = out[r][c];
             }
+        }
+        if (a.hides()) {
+            const int end = slice + SIDE < width ? int(slice) + SIDE : width;
+            mend_query({a, q, k, v, statistics, g, delta}, n, top + t / 32 * ROWS, ROWS, int(slice), end, dq);
         }
     }
 }
@@ -239,6 +248,11 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_key(
                 const int64 j = top + row + r, e = slice + column + c;
                 if (j < keys && e < columns) to[j * columns + e] = out[r][c];
             }
+        }
+        if (a.hides()) {
+            const int end = slice + SIDE < columns ? int(slice) + SIDE : columns;
+            mend_key({a, q, k, v, statistics, g, delta}, source, top + t / 32 * ROWS, ROWS, int(slice), end,
+                     of_key ? dk : dv, of_key);
         }
     }
 }

@@ -261,6 +261,7 @@ __device__ __forceinline__ void attend(const Attention& a, int64 jobs, Panel<STE
             to[1] = inverse[r];
         }
         write(y + n * a.queries * a.value_width, a.queries, a.value_width, row, inverse, out);
+        if (a.hides()) mend({a, q, k, v}, n, bottom - 16, 16, 0, a.value_width, y);
     }
 }
 
@@ -306,6 +307,7 @@ __device__ __forceinline__ void attend_backward_query(const Attention& a, int64 
         }
         const float one[2] = {1, 1};
         write(dq + n * a.queries * a.width, a.queries, a.width, row, one, out);
+        if (a.hides()) mend_query({a, q, k, v, statistics, g, delta}, n, bottom - 16, 16, 0, a.width, dq);
     }
 }
 
@@ -375,6 +377,10 @@ __device__ __forceinline__ void attend_backward_key(const Attention& a, int64 jo
         const float one[2] = {1, 1};
         if (dk) write(dk + source * a.keys * a.width, a.keys, a.width, row, one, of_k);
         if (dv) write(dv + source * a.keys * a.value_width, a.keys, a.value_width, row, one, of_v);
+        if (!a.hides()) continue;
+        const Pairs pairs = {a, q, k, v, statistics, g, delta};
+        if (dk) mend_key(pairs, source, mine, 16, 0, a.width, dk, true);
+        if (dv) mend_key(pairs, source, mine, 16, 0, a.value_width, dv, false);
     }
 }
 

@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 from minigrad.creation import empty, eye, ones, tril, zeros
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, kind_of, number
-from minigrad.engine.ops.attention import attend
+from minigrad.engine.ops.attention import scaled_dot_product_attention, weigh
+from minigrad.engine.ops.functions import isfinite
 from minigrad.engine.ops.join import concat, split
-from minigrad.engine.ops.logic import logical_and, logical_not, where
+from minigrad.engine.ops.logic import logical_and, logical_not, logical_or, where
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn import init
@@ -226,17 +227,19 @@ class MultiheadAttention(Module):
             a batch ``(L, E)`` and so on.
         key_padding_mask : Tensor, optional
             ``(N, S)``, or ``(S,)`` without a batch: true for keys that no query sees; or floats, which are added to the
-            scores.
+            scores. What is not finite where it is true counts as 0, in `key` and `value`, and in `query` if that is
+            `key`: it has no influence on any other position, nor on any gradient.
         need_weights : bool
             False saves the memory of the weights, and time; the second result is then None.
         attn_mask : Tensor, optional
             ``(L, S)`` or ``(N h, L, S)``: true where a query does not see a key (in contrast to
-            `scaled_dot_product_attention`, as in PyTorch); or floats, which are added to the scores.
+            `scaled_dot_product_attention`, as in PyTorch); or floats, which are added to the scores. A float of
+            ``-inf`` hides a key too. The result of a query that sees no key is b_O.
         average_attn_weights : bool
             Whether the weights are ``(N, L, S)``, their mean over the heads, instead of ``(N, h, L, S)``. The keys of
             `add_bias_kv` and `add_zero_attn` come last, and S counts them here.
         is_causal : bool
-            Query i sees the keys up to i only. With an `attn_mask`, which must say the same, that is used.
+            Query i sees the keys up to i only; with an `attn_mask`, those of them that it shows.
         cache : KeyValueCache, optional
             What earlier calls have computed of the same sequences: this call continues them, S is the number of all
             steps, and query i stands at the position ``S - L + i``.
@@ -265,14 +268,15 @@ class MultiheadAttention(Module):
             )
         if key.shape[-2 if axis == 0 else 0] != value.shape[-2 if axis == 0 else 0]:
             raise ValueError(f"[{NAME}] expected as many keys as values, got {key.shape} and {value.shape}")
+        earlier = 0 if cache is None else cache.steps(self)
+        query, key, value = without_padding((query, key, value), key_padding_mask, axis, earlier)
         q, k, v = (self._heads(x, axis, batched) for x in self._projected(query, key, value))
         if self.qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
-        before = 0 if cache is None else cache.steps(self)
         if self.rotary is not None:
-            q, k = rotated(q, before, self.rotary), rotated(k, before, self.rotary)
+            q, k = rotated(q, earlier, self.rotary), rotated(k, earlier, self.rotary)
         more = (self.bias_k is not None) + self.add_zero_attn
-        mask, causal = seen_keys(attn_mask, key_padding_mask, q, before + k.shape[2], is_causal, before, more)
+        mask, causal = seen_keys(attn_mask, key_padding_mask, q, earlier + k.shape[2], is_causal, earlier, more)
         if cache is not None:
             k, v = cache.extended(self, k, v)
         if more:
@@ -281,12 +285,12 @@ class MultiheadAttention(Module):
         weights = None
         if need_weights:  # the result for values that pick out one key each
             each = eye(k.shape[2], dtype=k.dtype, device=k.device)
-            weights = attend(q, k, each, mask, dropout, causal)
-            y = weights @ v
+            weights = scaled_dot_product_attention(q, k, each, mask, dropout, causal)
+            y = weigh(weights, v, mask, causal)
             weights = weights.mean(1) if average_attn_weights else weights
             weights = weights if batched else weights[0]
         else:
-            y = attend(q, k, v, mask, dropout, causal)
+            y = scaled_dot_product_attention(q, k, v, mask, dropout, causal)
         y = y.moveaxis(1, 2)
         y = self.out_proj(y.reshape(*y.shape[:2], self.embed_dim))
         return (y[0] if not batched else y if axis == 0 else y.moveaxis(0, 1)), weights
@@ -321,11 +325,30 @@ class MultiheadAttention(Module):
         return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}"
 
 
+def without_padding(
+    inputs: tuple[Tensor, Tensor, Tensor], padding: Tensor | None, axis: int, earlier: int = 0
+) -> tuple[Tensor, ...]:
+    """Return query, key and value with 0 in place of NaN and infinity where a mask of bools hides a key.
+
+    Their product with a gradient of 0 would be NaN. A query that is the key is padded at the same places.
+    """
+    shape = inputs[1].shape[:-1] if axis == 0 else inputs[1].shape[1::-1]
+    if not isinstance(padding, Tensor) or padding.dtype != "bool" or padding.ndim not in (1, 2):
+        return inputs
+    hidden = padding[..., earlier:]
+    if hidden.shape not in (shape, shape[1:], (1, *shape)):
+        return inputs  # which `seen_keys` refuses
+    seen = logical_not(hidden).reshape(shape)
+    seen = (seen if axis == 0 else seen.mT)[..., None]
+    cleaned = {id(x): where(logical_or(seen, isfinite(x)), x, 0.0) for x in inputs[1:]}
+    return tuple(cleaned.get(id(x), x) for x in inputs)
+
+
 def seen_keys(
     attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor, keys: int, causal: bool, before: int,
     more: int = 0,
 ) -> tuple[Tensor | None, bool]:  # fmt: skip
-    """Return the mask for `attend`, in which true means seen, and whether query i sees the keys up to i only.
+    """Return the mask, in which true means seen, and whether query i sees the keys up to i only.
 
     If `causal` is given, it sees those up to `before` + i. Every query sees the `more` keys that follow.
     """
@@ -344,17 +367,16 @@ def seen_keys(
             raise ValueError(f"[{NAME}] expected {name} of shape {' or '.join(map(str, shapes))}, got {mask.shape}")
         mask = mask if mask.shape == (queries, keys) and name == "attn_mask" else mask.reshape(shape)
         masks.append(logical_not(mask) if mask.dtype == "bool" else mask)
-    causal = causal and attn_mask is None
     if causal and (before or more):
         masks.append(tril(ones((queries, keys), dtype="bool", device=q.device), before))
         causal = False
     if not masks:
         return None, causal
-    if all(mask.dtype == "bool" for mask in masks):
-        found = masks[0] if len(masks) == 1 else logical_and(*masks)
-    else:
-        added = [where(m, 0.0, float("-inf")).astype(q.dtype) if m.dtype == "bool" else m for m in masks]
-        found = added[0] if len(added) == 1 else added[0] + added[1]
+    shown = [mask for mask in masks if mask.dtype == "bool"]
+    added = [mask for mask in masks if mask.dtype != "bool"]
+    found = added[0] + added[1] if len(added) == 2 else added[0] if added else shown.pop()
+    for mask in shown:
+        found = logical_and(found, mask) if found.dtype == "bool" else where(mask, found.astype(q.dtype), float("-inf"))
     if more:
         seen = (ones if found.dtype == "bool" else zeros)((*found.shape[:-1], more), dtype=found.dtype, device=q.device)
         found = concat([found, seen], -1)

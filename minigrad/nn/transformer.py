@@ -8,7 +8,7 @@ from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.join import split
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
-from minigrad.nn.attention import NORMS, KeyValueCache, MultiheadAttention, Norm, norm_of
+from minigrad.nn.attention import NORMS, KeyValueCache, MultiheadAttention, Norm, norm_of, without_padding
 from minigrad.nn.batch_norm import BatchNorm1d
 from minigrad.nn.container import ModuleList
 from minigrad.nn.dropout import Dropout
@@ -81,7 +81,7 @@ class _Layer(Module):
         self.linear1 = Linear(d_model, widths * dim_feedforward, bias, device, dtype)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, device, dtype)
-        self.norm_first = norm_first
+        self.norm_first, self.batch_first = norm_first, batch_first
         for i in branches:
             setattr(self, f"norm{i}", norms[i - 1])
         for i in branches:
@@ -93,6 +93,11 @@ class _Layer(Module):
         if self.norm_first:
             return x + dropout(function(norm(x)))
         return norm(x + dropout(function(x)))
+
+    def _without_padding(self, x: Tensor, padding: Tensor | None, cache: KeyValueCache | None) -> Tensor:
+        axis = 0 if self.batch_first or x.ndim == 2 else 1
+        earlier = 0 if cache is None else cache.steps(self.self_attn)
+        return without_padding((x, x, x), padding, axis, earlier)[0]
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         return self.linear2(self.dropout(self.activation(self.linear1(x))))
@@ -158,11 +163,17 @@ class TransformerEncoderLayer(_Layer):
         self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False, *, cache: KeyValueCache | None = None,
     ) -> Tensor:  # fmt: skip
-        """Map ``(T, N, E)`` to the same shape; the masks and the cache are those of `MultiheadAttention`."""
+        """Map ``(T, N, E)`` to the same shape; the masks and the cache are those of `MultiheadAttention`.
+
+        Where `src_key_padding_mask` is a true bool, NaN and infinity count as 0: padding has no influence on the other
+        steps, nor on any gradient of a loss of those. The result has rows for padding too, as computed from what is
+        there.
+        """
 
         def attend(x: Tensor) -> Tensor:
             return self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal, cache=cache)[0]
 
+        src = self._without_padding(src, src_key_padding_mask, cache)
         return self._branch(2, self._branch(1, src, attend), self._feed_forward)
 
 
@@ -204,7 +215,10 @@ class TransformerDecoderLayer(_Layer):
         tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
         tgt_is_causal: bool = False, memory_is_causal: bool = False, *, cache: KeyValueCache | None = None,
     ) -> Tensor:  # fmt: skip
-        """Map `tgt` ``(T, N, E)`` to the same shape, given `memory` ``(S, N, E)``; the cache is of `tgt`."""
+        """Map `tgt` ``(T, N, E)`` to the same shape, given `memory` ``(S, N, E)``; the cache is of `tgt`.
+
+        Padding is treated as by `TransformerEncoderLayer`.
+        """
 
         def attend(x: Tensor) -> Tensor:
             seen = {"attn_mask": tgt_mask, "is_causal": tgt_is_causal}
@@ -215,6 +229,7 @@ class TransformerDecoderLayer(_Layer):
                 x, memory, memory, memory_key_padding_mask, False, memory_mask, is_causal=memory_is_causal
             )[0]
 
+        tgt = self._without_padding(tgt, tgt_key_padding_mask, cache)
         return self._branch(3, self._branch(2, self._branch(1, tgt, attend), look_up), self._feed_forward)
 
 

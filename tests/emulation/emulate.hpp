@@ -21,6 +21,7 @@
 #define __global__
 #define __device__
 #define __forceinline__ inline
+#define __noinline__
 #define __restrict__
 #define __grid_constant__
 #define __launch_bounds__(...)

@@ -259,6 +259,70 @@ def test_causality_with_padding(length, kind, dtype, close, device, rng):
             np.testing.assert_allclose(ours, exact, **close)
 
 
+PADDED = {
+    "attention": (nn.MultiheadAttention, {}, lambda m, x, p: m(x, x, x, p)[0]),
+    "causal": (nn.MultiheadAttention, {"qk_norm": "rms"}, lambda m, x, p: m(x, x, x, p, False, is_causal=True)[0]),
+    "memory": (nn.MultiheadAttention, {"kdim": 8, "add_bias_kv": True}, lambda m, x, p: m(mg.ones_like(x), x, x, p)[0]),
+    "encoder": (nn.TransformerEncoderLayer, {}, lambda m, x, p: m(m(x, None, p), None, p)),
+    "first": (nn.TransformerEncoderLayer, {"norm_first": True}, lambda m, x, p: m(m(x, None, p), None, p)),
+    "decoder": (nn.TransformerDecoderLayer, {}, lambda m, x, p: m(x, x, None, None, p, p, True)),
+}
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("kind", PADDED)
+def test_padding_has_no_influence(kind, batch_first, device, rng):
+    """NaN and infinity at padded steps: the other steps, and both derivatives of a loss of them, are those of zeros."""
+    make, options, call = PADDED[kind]
+    options = options if make is nn.MultiheadAttention else options | {"dim_feedforward": 12, "dropout": 0.0}
+    layer = make(8, 2, batch_first=batch_first, dtype="float64", device=device, **options)
+    padded = np.arange(5) >= np.array([[5], [3], [0]])
+    x, g = rng.standard_normal((2, 3, 5, 8))
+    of_gradients = [rng.standard_normal(p.shape) for p in layer.parameters()]
+    order = (0, 1, 2) if batch_first else (1, 0, 2)
+    results = []
+    for bad in (0.0, np.nan, np.inf):
+        given = np.where(padded[..., None], bad, x).transpose(order)
+        leaves = [tensor(given, device, True), *layer.parameters()]
+        y = call(layer, leaves[0], tensor(padded, device))
+        hidden = tensor(padded[..., None].transpose(order) & (kind != "memory"), device)  # queries are not padded there
+        y = mg.where(hidden, 0.0, y)
+        first = mg.grad(y, leaves, tensor(g.transpose(order), device), create_graph=True)
+        weighted = zip(first[1:], of_gradients, strict=True)
+        total = sum((d * tensor(w, device)).sum() for d, w in weighted)
+        results.append([array(a) for a in (y, *first, *mg.grad(total, leaves, allow_unused=True)) if a is not None])
+    for found in results[1:]:
+        for ours, exact in zip(found, results[0], strict=True):
+            np.testing.assert_allclose(ours, exact, **CLOSE)
+
+
+def test_a_mask_and_causality(device, rng):
+    """Both apply, in every layer, with a cache too, and with keys that every sequence has."""
+    shown = np.ones((5, 5), bool)
+    shown[3, 1] = shown[4, :3] = False
+    both = shown & np.tri(5, dtype=bool)
+    x = tensor(rng.standard_normal((2, 5, 8)), device)
+    given, whole = tensor(~shown, device), tensor(~both, device)
+    for options in ({}, {"add_zero_attn": True}):
+        layer = nn.MultiheadAttention(8, 2, batch_first=True, dtype="float64", **options).to(device)
+        for weights in (True, False):
+            found = layer(x, x, x, None, weights, given, is_causal=True)
+            exact = layer(x, x, x, None, weights, whole)
+            for a, b in zip(found[: 1 + weights], exact, strict=False):
+                np.testing.assert_allclose(array(a), array(b), **CLOSE)
+    cache, last = nn.KeyValueCache(), x[:, 3:]
+    layer(x[:, :3], x[:, :3], x[:, :3], attn_mask=given[:3, :3], is_causal=True, cache=cache)
+    ends = layer(last, last, last, attn_mask=given[3:], is_causal=True, cache=cache)[0]
+    np.testing.assert_allclose(array(ends), array(layer(x, x, x, attn_mask=whole)[0][:, 3:]), **CLOSE)
+    encoder = nn.TransformerEncoderLayer(8, 2, 12, 0.0, batch_first=True, dtype="float64").to(device)
+    decoder = nn.TransformerDecoderLayer(8, 2, 12, 0.0, batch_first=True, dtype="float64").to(device)
+    for found, exact in (
+        (encoder(x, given, is_causal=True), encoder(x, whole)),
+        (decoder(x, x, given, given, None, None, True, True), decoder(x, x, whole, whole)),
+    ):
+        np.testing.assert_allclose(array(found), array(exact), **CLOSE)
+
+
 def test_memory_of_causality_with_padding(device):
     """It grows with the length: a mask of 4096 by 4096 bools alone would be 17 MB."""
     if device != "cpu":

@@ -51,7 +51,7 @@ def test_random_configurations(device, data):
     draw = lambda low, high: data.draw(st.integers(low, high))  # noqa: E731
     n, heads, queries, keys, width, values = draw(1, 3), draw(1, 3), draw(0, 70), draw(0, 140), draw(1, 40), draw(1, 40)
     group, causal, rng = draw(1, 2), data.draw(st.booleans()), np.random.default_rng(draw(0, 1000))
-    mask = None if causal else data.draw(st.sampled_from([None, "bool", "float"]))
+    mask = data.draw(st.sampled_from([None, "bool", "float"]))
     q = rng.standard_normal((n, heads * group, queries, width))
     k, v = (rng.standard_normal((n, heads, keys, size)) for size in (width, values))
     shape = [data.draw(st.sampled_from([1, size])) for size in (n, heads * group, queries, keys)]
@@ -206,6 +206,54 @@ def test_large_masks(device, rng):
         close(array(ours), array(exact), 16, "float32")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["bool", "float", "both", "dropout"])
+def test_what_is_hidden_has_no_influence(kind, dtype, device, rng):
+    """NaN and infinity in keys that no query sees, and in queries that see no key: values and both derivatives."""
+    queries, keys = 70, 67
+    shapes = (1, 2, queries, 5), (1, 1, keys, 5), (1, 1, keys, 6), (1, 2, queries, 6)
+    arrays = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+    of_gradients = [rng.standard_normal(shape).astype(dtype) for shape in shapes[:3]]
+    mask, hidden = rng.random((queries, keys)) < 0.5, {"keys": [1, 5, 66], "queries": [4, 69]}
+    mask[:, hidden["keys"]] = mask[hidden["queries"]] = False
+    if kind == "float":
+        mask = np.where(mask, rng.standard_normal(mask.shape), -np.inf).astype(dtype)
+    options = {"attn_mask": mask, "is_causal": kind == "both", "dropout_p": 0.3 * (kind == "dropout")}
+
+    def derivatives(arrays):
+        *leaves, g = (tensor(a, device, True) for a in arrays)
+        given = options | {"attn_mask": tensor(mask, device), "enable_gqa": True}
+        mg.manual_seed(0)
+        y = F.scaled_dot_product_attention(*leaves, **given)
+        plain = mg.grad(y, leaves, g, retain_graph=True)
+        first = mg.grad(y, leaves, g, create_graph=True)
+        total = sum((d * tensor(w, device)).sum() for d, w in zip(first, of_gradients, strict=True))
+        return [array(a) for a in (y, *plain, *first, *mg.grad(total, [*leaves, g]))]
+
+    clean = derivatives(arrays)
+    for a, rows in zip(arrays, ("queries", "keys", "keys", "queries"), strict=True):
+        for row, bad in zip(hidden[rows], (np.nan, np.inf, -np.inf), strict=False):
+            a[:, :, row, -1 if row == 5 else slice(None)] = bad
+    for ours, exact in zip(derivatives(arrays), clean, strict=True):
+        close(ours, exact, 200, dtype, kind)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_is_hidden_by_causality_has_no_influence(dtype, device, rng):
+    """Later keys and values, on earlier results; earlier queries and cotangents, on the gradients of later keys."""
+    arrays = [rng.standard_normal((1, 90, 5)).astype(dtype) for _ in range(4)]
+    clean = attend(arrays[:3], device, arrays[3], is_causal=True)
+    later, earlier = ([a.copy() for a in arrays] for _ in range(2))
+    later[1][:, 70:], later[2][:, 71:, 2] = np.nan, np.inf
+    earlier[0][:, :20], earlier[3][:, 15:20] = np.inf, np.nan
+    for bad, part, of in ((later, slice(0, 70), (0, 1)), (earlier, slice(20, 90), (2, 3))):
+        found = attend(bad[:3], device, bad[3], is_causal=True)
+        for i in of:
+            close(found[i][:, part], clean[i][:, part], 200, dtype)
+            others = np.delete(found[i], np.r_[part], axis=1)
+            assert np.isnan(others).any(axis=(0, 2)).all() or i == 0
+
+
 def test_refusals(device):
     op = "scaled_dot_product_attention"
     call = F.scaled_dot_product_attention
@@ -223,6 +271,5 @@ def test_refusals(device):
     refuses(TypeError, op, "int64", call, x.astype("int64"), x, x)
     refuses(TypeError, op, ["attn_mask", "int64"], call, x, x, x, mg.ones((3, 3), dtype="int64", device=device))
     refuses(ValueError, op, ["attn_mask", "(2, 3, 3)", "(5, 3)"], call, x, x, x, mg.ones((5, 3), device=device))
-    refuses(ValueError, op, "both", lambda x, m: call(x, x, x, m, is_causal=True), x, mg.ones((3, 3), device=device))
     refuses(ValueError, op, ["dropout_p", "1.5"], lambda x: call(x, x, x, dropout_p=1.5), x)
     refuses(TypeError, op, "scale", lambda x: call(x, x, x, scale="a"), x)

@@ -50,7 +50,10 @@ def bools(*shape):
     return mask
 
 
-def torch_attention(t, q, k, v, **options):
+def torch_attention(t, q, k, v, attn_mask=None, is_causal=False, **options):
+    if attn_mask is not None and is_causal:  # PyTorch takes one of them
+        attn_mask, is_causal = attn_mask & t.ones_like(attn_mask).tril(), False
+    options |= {"attn_mask": attn_mask, "is_causal": is_causal}
     return t.nan_to_num(t.nn.functional.scaled_dot_product_attention(q, k, v, **options))
 
 
@@ -76,7 +79,7 @@ ATTENTION = [
         cases=(
             case((3, 2), (4, 2), (4, 5)), case((2, 3, 2), (2, 1, 2), (2, 1, 1), is_causal=True), case(*HEADS),
             case(*HEADS, is_causal=True), case(*HEADS, scale=-0.7), case(*HEADS, attn_mask=bools(5, 4)),
-            case(*HEADS, attn_mask=bools(1, 1, 1, 4)), case(*HEADS, attn_mask=RNG.standard_normal((2, 5, 4))),
+            case(*HEADS, attn_mask=bools(1, 1, 1, 4)), case(*HEADS, attn_mask=bools(5, 4), is_causal=True), case(*HEADS, attn_mask=RNG.standard_normal((2, 5, 4))),
             case(*HEADS, attn_mask=RNG.standard_normal((1, 1, 5, 1))),
             case((2, 4, 3, 2), (2, 2, 3, 2), (2, 2, 3, 2), enable_gqa=True, is_causal=True),
             case((2, 1, 3, 2), (2, 3, 2), (1, 3, 4)), case((2, 1, 2, 3, 2), (2, 1, 1, 2, 2), (2, 1, 1, 2, 3)),
