@@ -1,12 +1,13 @@
 """Softmax, its logarithm, and the classification losses of logits and of log-probabilities."""
-from libc.math cimport NAN, isnan
+from libc.float cimport DBL_MAX, FLT_MAX
+from libc.math cimport INFINITY, NAN, isnan
 from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport Array, alias, check_same_device, empty, empty_as, same_shape, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport BOOL, INT64, is_float
+from minigrad.engine.dtype cimport BOOL, FLOAT32, INT64, is_float
 from minigrad.engine.ops.arguments cimport float_operand, integer, number, one_axis, operand, optional, plain_axis
 from minigrad.engine.ops.arithmetic cimport add, multiply, negative, subtract
 from minigrad.engine.ops.functions cimport exp
@@ -15,7 +16,7 @@ from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, expand_dims, permuted, permuted_raw, reshape_to, sliced, squeeze,
     summed,
 )
-from minigrad.engine.ops.logic cimport equal, not_equal, where
+from minigrad.engine.ops.logic cimport equal, logical_and, not_equal, where
 from minigrad.engine.recording cimport repeat
 from minigrad.engine.tape cimport Node, Op, operation, recording, track
 from minigrad.engine.ops.reduce import logsumexp
@@ -249,7 +250,10 @@ cdef Array probable(Array z, Array q, Array weight, double smoothing):
         q = add(multiply(q, 1 - smoothing), smoothing / z.extent[1])
     if weight is not None:
         q = multiply(q, weight)
-    return negative(summed(multiply(q, log_softmax(z)), [1], False))
+    # A class of probability 0 costs nothing, also where its logit is -inf: there, 0 * -inf would be NaN.
+    cdef Array logs = log_softmax(z), free = logical_and(equal(q, 0), equal(logs, -INFINITY))
+    cdef double most = FLT_MAX if z.code == FLOAT32 else DBL_MAX
+    return negative(summed(multiply(q, where(free, -most, logs)), [1], False))
 
 
 cdef Array finished(Array loss, str reduction, object inverse, tuple shape):

@@ -6,7 +6,7 @@ from minigrad.creation import with_habits
 from minigrad.engine.ops.activation import softplus
 from minigrad.engine.ops.arguments import kind_of, number
 from minigrad.engine.ops.functions import absolute, exp, log, smooth_l1, sqrt, square, squared_difference
-from minigrad.engine.ops.logic import maximum, where
+from minigrad.engine.ops.logic import logical_and, maximum, where
 from minigrad.engine.recording import repeat
 from minigrad.engine.tensor import Tensor
 from minigrad.standard import finfo
@@ -110,7 +110,7 @@ def binary_cross_entropy_with_logits(
     _check_pair(op, logits, labels)
     _check_unit_interval(op, "labels", labels)
     positive = labels if pos_weight is None else pos_weight * labels
-    loss = positive * softplus(-logits) + (1 - labels) * softplus(logits)
+    loss = _times(positive, softplus(-logits)) + _times(1 - labels, softplus(logits))
     return _reduce(loss if weight is None else loss * weight, reduction)
 
 
@@ -254,10 +254,12 @@ def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool 
     check_divergence_reduction("kl_div", reduction)
     _check_pair("kl_div", x, target)
     if log_target:
-        loss = exp(target) * (target - x)
+        some = target > -math.inf
+        y, x = where(some, target, 0), where(some, x, 0)
+        loss = where(some, exp(y) * (y - x), 0)
     else:
         some = target > 0
-        loss = where(some, target * log(where(some, target, 1)), target * 0) - target * x
+        loss = where(some, target * log(where(some, target, 1)), target * 0) + _times(target, -x)
     if reduction == "batchmean":
         return loss.sum() / loss.shape[0] if loss.ndim else loss
     return _reduce(loss, reduction)
@@ -290,6 +292,11 @@ def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> 
 
 
 # ── parts ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _times(weight: Tensor, x: Tensor) -> Tensor:
+    """Return weight * x, with 0 · ∞ = 0: what has no weight costs nothing."""
+    return weight * where(logical_and(weight == 0, x == math.inf), finfo(x.dtype).max, x)
 
 
 def check_reduction(op: str, reduction: str) -> str:

@@ -327,6 +327,30 @@ def test_derivatives_at_infinity(name, options, dtype, device):
                 np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_has_no_weight_costs_nothing_at_infinity(dtype, device):
+    """0 · ∞ = 0, where PyTorch 2.13's loss is NaN; the gradients are σ(z) − y, −y and softmax z − q."""
+    make = lambda x: mg.tensor(x, dtype=dtype, device=device, requires_grad=True)  # noqa: E731
+    z, y, inf = [-math.inf, math.inf, math.inf, -math.inf], [0.0, 1.0, 0.0, 1.0], math.inf
+    q = mg.tensor([0.0, 0.75, 0.25], dtype=dtype, device=device)
+    bce = F.binary_cross_entropy_with_logits
+    for loss, inputs, expected, slopes in (
+        (lambda z, y: bce(z, y, reduction="none"), (z, y), [0, 0, inf, inf], [0, 0, 1, -1]),
+        (lambda z, y: bce(z, y, reduction="none", pos_weight=q[1]), (z, y), [0, 0, inf, inf], [0, 0, 1, -0.75]),
+        (lambda x, y: F.kl_div(x, y, "none"), ([-inf, -inf, 0.0], [0.0, 0.5, 0.0]), [0, inf, 0], [0, -0.5, 0]),
+        (lambda x, y: F.kl_div(x, y, "none", True), ([-inf, -inf, -1.0], [-inf, 0.0, -inf]), [0, inf, 0], [0, -1, 0]),
+        (lambda z, q: F.cross_entropy(z, q, reduction="none"), ([[-inf, 0.0, 0.0]], [[0.0, 0.75, 0.25]]),
+         [math.log(2)], [[0, -0.25, 0.25]]),
+    ):  # fmt: skip
+        a, b = map(make, inputs)
+        found = loss(a, b)
+        np.testing.assert_allclose(np.array(found.tolist()), expected, rtol=1e-6)
+        for create_graph in (False, True):
+            da, db = mg.grad(found.sum(), (a, b), create_graph=create_graph, retain_graph=True)
+            np.testing.assert_allclose(np.array(da.tolist()), slopes, atol=1e-7)
+            assert not np.isnan(db.tolist()).any()
+
+
 # ── one_hot ──
 
 
