@@ -274,8 +274,8 @@ cpdef Array conv_transpose2d(x: TensorLike, weight: TensorLike, bias: TensorLike
     padding : int or pair of int
         How many rows and columns to leave out on either side.
     output_padding : int or pair of int
-        How many rows and columns to add at the end, fewer than the stride: inputs of several lengths have convolutions
-        of the same length.
+        How many rows and columns to add at the end, fewer than the stride or the dilation: inputs of several lengths
+        have convolutions of the same length.
     groups : int
         The number of groups of channels and outputs; outputs see the channels of their group only.
 
@@ -317,8 +317,9 @@ cpdef Array conv_transpose2d(x: TensorLike, weight: TensorLike, bias: TensorLike
         raise ValueError(f"[{op}] expected x of {w.extent[0]} channels for a weight {shape_of(w)}, got {shape_of(a)}")
     shape = [a.extent[0], w.extent[1] * parts]
     for i in range(2):
-        if output_padding[i] >= stride[i]:
-            raise ValueError(f"[{op}] expected output_padding below the stride, got {output_padding} and {stride}")
+        if output_padding[i] >= max(stride[i], dilation[i]):
+            raise ValueError(f"[{op}] expected output_padding below the stride or the dilation, got {output_padding}, "
+                             f"{stride} and {dilation}")
         length = (a.extent[2 + <int>i] - 1) * stride[i] - 2 * padding[i] + dilation[i] * (w.extent[2 + <int>i] - 1) + 1
         shape.append(length + output_padding[i])
         if length < 1 or a.extent[2 + <int>i] < 1:

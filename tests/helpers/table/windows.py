@@ -142,6 +142,7 @@ CONV = [
             case((1, 2, 2, 3), (2, 2, 3, 3), (2,), stride=(2, 3), padding=(1, 0), output_padding=(1, 2)),
             case((1, 4, 3, 2), (4, 2, 2, 2), (4,), groups=2), case((1, 2, 3, 3), (2, 1, 2, 3), dilation=(3, 2)),
             case((0, 2, 3, 3), (2, 3, 2, 2), (3,)),
+            case((2, 4, 3, 2), (4, 1, 2, 3), (2,), stride=(2, 1), padding=(2, 1), output_padding=(2, 1), dilation=(3, 2), groups=2),
         ),
     ),
 ]  # fmt: skip
