@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import refuses, tensor
+from checks import array, refuses, tensor
 from norms import EPS, NORMS, exact, run
 
 import minigrad as mg
@@ -103,3 +103,34 @@ def test_one_value_in_training(device):
     for shape in ((1, 4), (1, 4, 1)):
         refuses(ValueError, "batch_norm", ["one value per channel in training", str(shape)],
                 batch_norm_train, mg.ones(shape, device=device))  # fmt: skip
+
+
+def composed(name, x, w, b):
+    """The normalization of x of three axes, of primitive operations."""
+    norm, shape = NORMS[name], x.shape
+    w, b = (v if v is None or norm.axis == -1 else v[:, None] for v in (w, b))
+    axes = {"batch_norm": (0, 2), "group_norm": (2, 3)}.get(name, -1)
+    x = x.reshape(shape[0], 2, -1, shape[2]) if name == "group_norm" else x
+    x = x - mg.mean(x, axis=axes, keepdims=True) if norm.centered else x
+    y = (x / mg.sqrt(mg.mean(x**2, axis=axes, keepdims=True) + EPS)).reshape(shape)
+    return y * w if b is None else y * w + b
+
+
+@pytest.mark.parametrize("name", [name for name, norm in NORMS.items() if not norm.given])
+def test_derivatives_of_orders_3_and_4(name, device, rng):
+    """Along random directions of x and its weight, they equal those of the composition, unlike PyTorch 2.13's."""
+    norm, results = NORMS[name], []
+    shapes = [(3, 4, 5), *[((5,) if norm.axis == -1 else (4,))] * (1 + norm.shifts)]
+    values = [rng.standard_normal(shape) for shape in shapes]
+    weights = rng.standard_normal(shapes[0])
+    directions = [[rng.standard_normal(shape) for shape in shapes[:2]] for _ in range(4)]
+    for function in (norm.op, lambda *given: composed(name, *given)):
+        x, w, *b = (tensor(v, device, True) for v in values)
+        y, found = (function(x, w, b[0] if b else None) * tensor(weights, device)).sum(), []
+        for direction in directions:
+            slopes = mg.grad(y, [x, w], create_graph=True)
+            found += map(array, slopes)
+            y = sum((slope * tensor(d, device)).sum() for slope, d in zip(slopes, direction, strict=True))
+        results.append(found)
+    for ours, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-10 * max(1, np.abs(expected).max()))
