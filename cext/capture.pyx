@@ -2,12 +2,14 @@
 
 A run is recorded with copies of the arguments; a replay first copies its own arguments to their addresses. Everything
 else that the step reads from outside stays where it is: parameters, running statistics, gradients. `Watch` notes these
-tensors. Before each replay, `Step.fits` and `Step.is_stale` check that they are still the same, and so are the
-attributes of the modules that ran and the variables that the function reads from outside.
+tensors, and `Known` what Python finds at the places of `surroundings`. Before each replay, `Step.fits` and
+`Step.is_stale` check that they are still the same.
 """
 import gc
 
 cimport cython
+from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
+from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t
 
 from typing import Any
@@ -21,9 +23,13 @@ from minigrad.engine.calls import CaptureError
 from minigrad.engine.dtype cimport default_float, tf32_allowed
 from minigrad.engine.recording cimport restore
 from minigrad.engine.recording import Recording
+from minigrad.engine.surroundings import surroundings
 from minigrad.engine.tape import checks_gradients
 from minigrad.engine.tape cimport Node, current_observer, current_run, recording, set_run
 from minigrad.engine.trees import mapped
+
+cdef extern from "Python.h":
+    PyObject* PyList_GET_ITEM(object items, Py_ssize_t i)   # borrowed
 
 
 cdef object signature(object tree, list tensors):
@@ -90,49 +96,87 @@ cdef bint same_layout(Array a, Array b) noexcept:
     return True
 
 
-cdef list attributes(object module):
-    """The values of a module's attributes, which are compared by identity, and the sizes of those that are dicts."""
-    cdef list found = list(vars(module).values())
-    return found + [len(<dict>x) for x in found if type(x) is dict]
+cdef enum Kind:
+    CELL, ENTRY, ATTRIBUTE, SLOT, ITEMS, MEMBERS, BYTES
 
 
-cdef bint has_attributes(object module, list known) except -1:
-    cdef Py_ssize_t i = 0, count = len(known)
-    for x in vars(module).values():
-        if i == count or x is not known[i]:
-            return False
-        i += 1
-    for x in vars(module).values():
-        if type(x) is dict:
-            if i == count or len(<dict>x) != <Py_ssize_t>known[i]:
+cdef tuple KINDS = ("cell", "entry", "attribute", "slot", "items", "members", "bytes")
+cdef object MISSING = object()
+
+
+@cython.final
+cdef class Known:
+    """What was at a place of `surroundings` before the run."""
+    cdef Kind kind
+    cdef object holder, name, value
+    cdef readonly str label
+
+    def __cinit__(self, place):
+        self.kind = <Kind><int>KINDS.index(place.kind)
+        self.holder, self.name, self.label = place.holder, place.name, place.label
+        self.value = self.found()
+
+    cdef object found(self):
+        """What is there now."""
+        if self.kind == CELL:
+            try:
+                return self.holder.cell_contents
+            except ValueError:      # it is empty
+                return MISSING
+        if self.kind == ENTRY:
+            return (<dict>self.holder).get(self.name, MISSING)
+        if self.kind == ATTRIBUTE:
+            return self.holder.__dict__.get(self.name, MISSING)
+        if self.kind == SLOT:
+            return getattr(self.holder, self.name, MISSING)
+        if self.kind == BYTES:
+            return memoryview(self.holder).tobytes()
+        items = self.holder.__dict__ if self.kind == MEMBERS else self.holder
+        return [x for pair in dict.items(items) for x in pair] if isinstance(items, dict) else list(items)
+
+    cdef bint is_there(self) except -1:
+        """Whether it still is."""
+        cdef PyObject* entry
+        if self.kind == ENTRY:
+            entry = PyDict_GetItemWithError(self.holder, self.name)
+            return entry != NULL and (entry == <PyObject*>self.value or is_same(<object>entry, self.value))
+        if self.kind == MEMBERS:
+            return has_items(<dict>self.holder.__dict__, <list>self.value)
+        if self.kind == ITEMS:
+            if isinstance(self.holder, dict):
+                return has_items(<dict>self.holder, <list>self.value)
+            if len(self.holder) != len(<list>self.value):
                 return False
-            i += 1
-    return i == count
+            for x, known in zip(self.holder, <list>self.value):
+                if not is_same(x, known):
+                    return False
+            return True
+        found = self.found()
+        return found == self.value if self.kind == BYTES else is_same(found, self.value)
 
 
-cdef list names_in(object code, dict known):
-    """The names that the code of a function and of functions within it looks up, of those that are known."""
-    found = [name for name in code.co_names if name in known]
-    for constant in code.co_consts:
-        if hasattr(constant, "co_names"):
-            found += names_in(constant, known)
-    return found
+cdef inline bint is_same(object x, object known) except -1:
+    """Whether it is the same object or an equal number or string."""
+    if x is known:
+        return True
+    kind = type(x)
+    return kind is type(known) and (kind is float or kind is int or kind is str) and repr(x) == repr(known)
 
 
-cdef tuple environment(object function):
-    """The variables that a Python function reads from outside: (cells, global variables, names of those it uses)."""
-    function = getattr(function, "__func__", function)
-    if not hasattr(function, "__code__"):
-        return (), {}, ()
-    return function.__closure__ or (), function.__globals__, tuple(names_in(function.__code__, function.__globals__))
-
-
-cdef object content(object cell):
-    """What a cell holds; the cell itself if it is empty."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return cell
+cdef bint has_items(dict items, list known) except -1:
+    """Whether a dict has these keys and values, which alternate, in this order."""
+    cdef PyObject* key
+    cdef PyObject* value
+    cdef Py_ssize_t place = 0, i = 0
+    if 2 * len(items) != len(known):
+        return False
+    while PyDict_Next(items, &place, &key, &value):
+        if key != PyList_GET_ITEM(known, i) and <object>key != known[i]:
+            return False
+        if value != PyList_GET_ITEM(known, i + 1) and not is_same(<object>value, known[i + 1]):
+            return False
+        i += 2
+    return True
 
 
 @cython.final
@@ -146,11 +190,19 @@ cdef class Watch:
     cdef dict written       # address of a buffer -> (alias, version) before the first write
     cdef dict leaves        # id -> (leaf, whether its gradient was read before it was replaced, its alias)
     cdef dict earlier       # id -> (leaf, its gradient from before the run, which a call uses)
-    cdef dict modules       # id -> (module, its attributes before it ran)
+    cdef dict modules       # id -> each module that ran or could be found before
+    cdef list known         # what the function reads from outside, and those modules
 
-    def __init__(self) -> None:
+    def __init__(self, places: Any) -> None:
         self.since, self.tensors, self.written, self.leaves = next_moment(), {}, {}, {}
-        self.modules, self.earlier = {}, {}
+        self.modules, self.earlier, self.known = {}, {}, []
+        self.find(places)
+
+    cdef int find(self, places) except -1:
+        """Note what is at these places."""
+        self.known += [Known(place) for place in places]
+        self.modules.update({id(place.holder): place.holder for place in places if place.kind == "members"})
+        return 0
 
     def read(self, Array x) -> None:
         if x.moment < self.since and id(x) not in self.tensors:
@@ -189,9 +241,7 @@ cdef class Watch:
 
     def entered(self, module: Any) -> None:
         if id(module) not in self.modules:
-            for part in module.modules():       # lists and dicts of modules do not run themselves
-                if id(part) not in self.modules:
-                    self.modules[id(part)] = part, attributes(part)
+            self.find(surroundings(module, ()))
 
     def calls_hook(self) -> None:
         refuse_in_capture("a hook")
@@ -225,7 +275,7 @@ cdef class Output:
 cdef class Step:
     """A recorded run of a function."""
     cdef readonly object recording      # None if another recording was in progress
-    cdef readonly object failure        # the error if the driver could not record what runs on a GPU
+    cdef readonly object failure        # why the run cannot be repeated, if no error was due
     cdef readonly bint has_history      # whether the result had a history, and no gradient of a leaf was computed
     cdef list arguments     # copies, which the kernels read
     cdef object result      # what the run returned, with an `Output` in place of each tensor that it made
@@ -235,28 +285,21 @@ cdef class Step:
     # what has to be as it was before the run
     cdef list tensors       # (weak reference, requires grad, alias) of those that it reads from outside
     cdef list entry         # (leaf, alias of its gradient or None) of the gradients that it adds to
-    cdef list modules       # (module, its attributes)
+    cdef list known         # what is at the places that the function reads
     cdef list optimizers    # (optimizer, number of its parameters)
-    cdef tuple cells, names
-    cdef dict variables
-    cdef list values        # of the cells and names
     cdef bint busy
 
     def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]) -> None:
-        cdef Watch watch = Watch()
+        cdef Watch watch = Watch(surroundings(function, (args, kwargs)))
         cdef Array x
+        cdef Known place
         self.arguments, self.recording, self.outputs = [twin(x) for x in tensors], Recording(watch), []
-        self.cells, self.variables, self.names = environment(function)
-        self.values = self.current_values()
         copies = iter(self.arguments)
         args, kwargs = mapped(lambda x: next(copies), args), mapped(lambda x: next(copies), kwargs)
         before = [x.buffer.version for x in tensors]
         if not self.recording.begin():
             self.recording = None
             return
-        for one in self.values:     # of a module whose methods are called, no call is seen
-            if callable(getattr(type(one), "named_modules", None)):
-                watch.entered(one)
         set_run(watch)
         try:
             result = function(*args, **kwargs)
@@ -270,6 +313,11 @@ cdef class Step:
             set_run(None)
             self.recording.end()
         self.check_stored(watch)
+        self.known = watch.known
+        for place in self.known:
+            if not place.is_there():
+                self.failure = f"it changes {place.label}, which later runs would leave out: change it outside"
+                return
         try:
             self.recording.divide()
         except CaptureError:
@@ -277,14 +325,10 @@ cdef class Step:
         except (MemoryError, RuntimeError) as error:
             self.failure = error
         self.entry = [(leaf, held) for leaf, was_read, held in watch.leaves.values() if was_read]
-        self.tensors, self.modules = list(watch.tensors.values()), list(watch.modules.values())
+        self.tensors = list(watch.tensors.values())
         self.written = [(held, (<Array>held).buffer.version - known) for held, known in watch.written.values()]
         self.optimizers = [(one, parameters_of(one)) for one in self.recording.owners()
                            if hasattr(one, "param_groups")]
-
-    cdef list current_values(self):
-        """What the function's variables from outside hold."""
-        return [content(cell) for cell in self.cells] + [self.variables.get(name) for name in self.names]
 
     cdef int check_arguments(self, list tensors, list before) except -1:
         """Refuse a run that changed its arguments."""
@@ -327,17 +371,9 @@ cdef class Step:
     def fits(self) -> bool:
         """Whether the step would still do what it did: nothing that it depends on has been replaced."""
         cdef Array x, held
-        cdef Py_ssize_t i = 0
-        for cell in self.cells:
-            if content(cell) is not self.values[i]:
-                return False
-            i += 1
-        for name in self.names:
-            if self.variables.get(name) is not self.values[i]:
-                return False
-            i += 1
-        for module, known in self.modules:
-            if not has_attributes(module, <list>known):
+        cdef Known place
+        for place in self.known:
+            if not place.is_there():
                 return False
         for optimizer, count in self.optimizers:
             if parameters_of(optimizer) != count:

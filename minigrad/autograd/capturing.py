@@ -4,6 +4,7 @@ import functools
 import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
+from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from minigrad.engine.calls import CaptureError
@@ -22,6 +23,13 @@ Result = TypeVar("Result")
 SIGNATURES = 100  # whose calls are counted before one of them is recorded
 
 
+class Methods(dict[tuple[int, int], Any]):
+    """The captured methods of an object, which are not part of its deep copies and files."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Methods, ()
+
+
 class Captured(Generic[Parameters, Result]):
     """What `minigrad.capture` returns; call it like the function itself.
 
@@ -37,7 +45,6 @@ class Captured(Generic[Parameters, Result]):
         self._steps: dict[Any, list[Step]] = {}
         self._last: Step | None = None
         self._warned: set[str] = set()
-        self._attribute = ""
         self.recordings = 0
         functools.update_wrapper(self, function, [n for n in functools.WRAPPER_ASSIGNMENTS if hasattr(function, n)], ())
 
@@ -98,15 +105,22 @@ class Captured(Generic[Parameters, Result]):
             self._warned.add(message)
             warnings.warn(f"[capture] {message}", stacklevel=3)
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._attribute = name
-
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Return the captured method of an instance, which has its own recordings."""
-        if instance is None:
+        bound = self._function.__get__(instance, owner) if hasattr(self._function, "__get__") else None
+        if instance is None or not isinstance(bound, MethodType):
             return self
-        bound = type(self)(self._function.__get__(instance), self._warmup, self._limit)
-        return vars(instance).setdefault(self._attribute, bound)
+        try:
+            kept = vars(instance).setdefault("_captured", Methods())
+        except TypeError:
+            raise TypeError(
+                f"[capture] expected a method of an object with a __dict__, where its recordings are kept, got "
+                f"{kind_of(instance)}: capture a function that takes the object"
+            ) from None
+        key = id(self), id(instance)  # a shallow copy of an object shares its methods
+        if key not in kept or kept[key]._function != bound:
+            kept[key] = type(self)(bound, self._warmup, self._limit)
+        return kept[key]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._function, self._warmup, self._limit)  # recordings belong to this process and object
@@ -147,7 +161,8 @@ def capture(
 
     The first `warmup` calls run as usual. The next one is recorded, and later calls replay the recording with the
     values of their own arguments. A new recording is made for arguments of other shapes, dtypes or devices, for other
-    numbers and strings, and when modules switch between training and evaluation.
+    numbers and strings, when modules switch between training and evaluation, and when anything else has changed that
+    the function reads.
 
     Parameters
     ----------
@@ -172,25 +187,29 @@ def capture(
         When called, for an argument that requires grad.
     CaptureError
         In the recorded call, for anything that a replay would not repeat: reading values, as ``item``, ``print``,
-        ``numpy`` and ``if x > 0`` do, shapes that depend on values, hooks, conversions of NumPy arrays, in-place writes
-        to arguments, storing tensors of the run elsewhere, and work on two streams of a GPU. Some of these are only
-        detected at the end of the call, after the optimizer's step. In later calls, if an argument shares memory with a
-        tensor that the function writes to, or if another thread is in a call.
+        ``numpy`` and ``if x > 0`` do, shapes that depend on values, hooks, conversions of NumPy arrays, iterators that
+        the function may take items from, in-place writes to arguments, storing tensors of the run elsewhere, and work
+        on two streams of a GPU. Some of these are only detected at the end of the call, after the optimizer's step. In
+        later calls, if an argument shares memory with a tensor that the function writes to, or if another thread is in
+        a call.
 
     Notes
     -----
-    A replay reads everything outside the function from where it was during the recording: parameters, running
+    A replay reads the tensors outside the function from where they were during the recording: parameters, running
     statistics, the optimizer's state, and gradients, which it adds to if the function does. It therefore sees writes
-    between calls, such as those of ``load_state_dict`` and ``copy_``. A new recording is made if a parameter, a layer,
-    an option of a layer, or a Python variable that the function reads by name has been replaced. Replacements inside a
-    list, a dict or an object that is not a module go unnoticed: another model in ``models[0]``, or in ``self.model`` of
-    a method. So do those of attributes of a class, and of variables that only functions called by it read.
+    between calls, such as those of ``load_state_dict`` and ``copy_``.
+
+    A new recording is made if what the function reads in Python has changed: variables, attributes of objects and
+    classes, layers and their options, and items of lists and dicts, also where functions and methods read them that it
+    calls. Found are the names in its code and in theirs, and all attributes where the code calls ``getattr``. Not
+    watched are NumPy arrays of more than 64 KiB, the code of installed packages and of the standard library, code that
+    is no Python or that `eval` makes, and what comes from elsewhere: files, the clock, environment and context
+    variables, random numbers of Python and NumPy. It keeps the value it had in the recorded call. A function that
+    itself changes what it reads, such as a counter, runs as usual, with a warning that names it.
 
     These keep changing as usual, inside or outside the function: learning rates and other options of optimizers, step
     counts, schedulers, random numbers (dropout), running statistics, gradient clipping and its norm. Labels, indices
-    and lengths are checked in every call. Everything else that Python computes in the function keeps the value it had
-    in the recorded call: numbers, conditions, counters, items appended to a list. Pass anything that has to change as
-    a tensor.
+    and lengths are checked in every call. Pass anything else that changes in every call as a tensor.
 
     The gradients that the function leaves in ``grad`` are overwritten by the next call; a custom optimizer that keeps
     gradients has to copy them. A recording keeps all memory that the function uses, about as much as one call needs.
