@@ -5,6 +5,8 @@ import os
 import platform
 import sys
 import time
+import zlib
+from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -362,3 +364,32 @@ def local_rank() -> int:
     'cuda:0'
     """
     return world().local_rank
+
+
+# ── comparisons ───────────────────────────────────────────────────────────────────────────────────
+
+
+def compare(op: str, expected: str, text: str) -> None:
+    """Raise on every rank if the lines of a text differ, naming the first that does."""
+    texts = [one.splitlines() for one in world().exchange_long(op, text)]
+    for k in range(max(map(len, texts))):
+        lines = [one[k] if k < len(one) else "nothing" for one in texts]
+        if len(set(lines)) > 1:
+            found = "; ".join(f"{ranks(lines, line)}: {line}" for line in dict.fromkeys(lines))
+            raise ValueError(
+                f"[{op}] {world().where()}expected {expected} in the same order on all ranks, got, as number {k}, "
+                f"{found}"
+            )
+
+
+def unlike(tensors: Sequence[tuple[str, Tensor]]) -> str | None:
+    """Return the name of the first tensor of which the ranks have other bits, the same name on every rank."""
+    if not tensors:
+        return None
+    names = [name for name, _ in tensors]
+    own = [zlib.crc32(x.detach().to("cpu").numpy().tobytes()) for _, x in tensors]
+    texts = world().exchange_long("DataParallel", "\n".join(map(str, own)))
+    for name, *sums in zip(names, *(text.splitlines() for text in texts), strict=False):
+        if len(set(sums)) > 1:
+            return name
+    return None

@@ -14,7 +14,6 @@ error and do not wait for each other.
 
 import json
 import weakref
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from minigrad.autograd.function import Function
-from minigrad.creation import empty
-from minigrad.distributed.communicator import Communicator, of_device, ranks, wait, world
+from minigrad.distributed.buckets import Plan, description, key
+from minigrad.distributed.communicator import Communicator, compare, of_device, ranks, unlike, wait, world
 from minigrad.engine.modes import no_grad
 from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.ops.random import get_state, set_state
@@ -33,9 +32,9 @@ from minigrad.engine.trees import leaves, mapped
 from minigrad.engine.writes import note_write
 from minigrad.nn.module import Module
 from minigrad.nn.parameter import Parameter
+from minigrad.optim.optimizer import checks_before_step
 
 GOLDEN = 0x9E3779B97F4A7C15  # 2⁶⁴ divided by the golden ratio, odd: its multiples are far apart
-ALIGNED = 16  # elements: every gradient in a bucket begins in a cache line of its own
 
 
 class Counts:
@@ -82,23 +81,6 @@ def check_counts(world: Communicator, counts: np.ndarray) -> None:
             f"[DataParallel] {world.where()}expected samples on every rank, got "
             f"{', '.join(f'{count:g}' for count in counts)}: use larger batches, or drop_last=True in the DataLoader"
         )
-
-
-def compare(op: str, expected: str, text: str) -> None:
-    """Raise on every rank if the lines of a text differ, naming the first that does."""
-    texts = [one.splitlines() for one in world().exchange_long(op, text)]
-    for k in range(max(map(len, texts))):
-        lines = [one[k] if k < len(one) else "nothing" for one in texts]
-        if len(set(lines)) > 1:
-            found = "; ".join(f"{ranks(lines, line)}: {line}" for line in dict.fromkeys(lines))
-            raise ValueError(
-                f"[{op}] {world().where()}expected {expected} in the same order on all ranks, got, as number {k}, "
-                f"{found}"
-            )
-
-
-def description(name: str, x: Tensor) -> str:
-    return f"{name} {x.shape} {x.dtype} on {x.device.partition(':')[0]}"
 
 
 @contextmanager
@@ -175,102 +157,15 @@ class Listener:
             owner._finish()
 
 
+def before_step(parameters: list[Tensor]) -> None:
+    """Called by optimizers: their gradients have to be averaged."""
+    for owner in list(unaveraged):
+        owner._check_step({id(p) for p in parameters})
+
+
+unaveraged: "weakref.WeakSet[DataParallel]" = weakref.WeakSet()  # whose ranks have gradients of their own, by `no_sync`
 # By the id of each parameter, which its `DataParallel` keeps alive.
 owners: "weakref.WeakValueDictionary[int, DataParallel]" = weakref.WeakValueDictionary()
-
-
-class Bucket:
-    """Gradients that are sent together."""
-
-    def __init__(self, parameters: list[Parameter]) -> None:
-        self.parameters, self.missing = parameters, len(parameters)
-        self.flat: Tensor | None = None
-        self.parts: list[Tensor] = []
-        self.request: Any = None
-
-    def send(self, engine: Any) -> None:
-        """Begin the sum over the ranks, with zeros for gradients that are absent."""
-        first = self.parameters[0]
-        if len(self.parameters) == 1 and first.grad is not None and first.grad.is_contiguous():
-            self.flat = first.grad
-            note_write("DataParallel", self.flat)
-            self.parts = [self.flat]
-        else:
-            sizes = [-(-p.size // ALIGNED) * ALIGNED for p in self.parameters]
-            self.flat = empty(sum(sizes), dtype=first.dtype, device=first.device)
-            at = 0
-            for p, size in zip(self.parameters, sizes, strict=True):
-                part = self.flat[at : at + p.size].reshape(p.shape)
-                if p.grad is None:
-                    part.zero_()
-                else:
-                    part.copy_(p.grad)
-                self.parts.append(part)
-                at += size
-        self.request = engine.start(self.flat)
-
-    def receive(self, size: int) -> None:
-        """Finish the sum, and turn it into the mean."""
-        self.request.wait()
-        if self.flat is not None:
-            self.flat *= 1 / size
-
-    def reset(self) -> None:
-        self.missing, self.flat, self.parts, self.request = len(self.parameters), None, [], None
-
-
-class Plan:
-    """The buckets of a list of parameters, and the state of the pass that fills them."""
-
-    def __init__(self, named: list[tuple[str, Parameter]], limit: int) -> None:
-        self.names = [name for name, _ in named]
-        self.parameters = [p for _, p in named]
-        self.key = key(self.parameters)
-        self.text = "\n".join(description(name, p) for name, p in named)
-        self.checksum = zlib.crc32(self.text.encode())
-        self.buckets: list[Bucket] = []
-        self.home: dict[int, Bucket] = {}
-        self.arrived: set[int] = set()
-        self.sent = 0
-        open_buckets: dict[tuple[str, str], list[Parameter]] = {}
-
-        def close(parameters: list[Parameter]) -> None:
-            self.buckets.append(Bucket(parameters))
-            self.home.update((id(p), self.buckets[-1]) for p in parameters)
-
-        # backward tends to reach the last parameters first
-        for p in reversed(self.parameters):
-            kind = str(p.dtype), p.device
-            if p.nbytes >= limit:
-                close([p])
-                continue
-            group = open_buckets.setdefault(kind, [])
-            group.append(p)
-            if sum(member.nbytes for member in group) >= limit:
-                close(open_buckets.pop(kind))
-        for group in open_buckets.values():
-            close(group)
-
-    def send(self, all_of_them: bool = False) -> None:
-        """Send the buckets that are full, up to the first that is not."""
-        with no_grad():
-            while self.sent < len(self.buckets) and (all_of_them or not self.buckets[self.sent].missing):
-                bucket = self.buckets[self.sent]
-                device = bucket.parameters[0].device
-                bucket.send(world().engine(device, background=True))
-                self.sent += 1
-
-    def reset(self) -> None:
-        """Forget the pass."""
-        self.sent = 0
-        self.arrived.clear()
-        for bucket in self.buckets:
-            bucket.reset()
-
-
-def key(parameters: list[Parameter]) -> list[Any]:
-    """What a plan depends on."""
-    return [(id(p), p.dtype, p.device) for p in parameters]
 
 
 class DataParallel(Module):
@@ -304,7 +199,8 @@ class DataParallel(Module):
         `DataParallel` has a parameter of the model; in ``backward``, if a rank has no samples, or parameters were
         changed or frozen on some ranks only.
     GradientError
-        In ``backward``, on every rank, if a parameter has a gradient on some ranks only, if the ranks went through
+        On every rank, in the step of an optimizer, if gradients were accumulated within `no_sync` and not averaged. In
+        ``backward``, on every rank, if a parameter has a gradient on some ranks only, if the ranks went through
         different forward passes, if a gradient grows after it was sent, as it may where a backward pass runs another
         one; with ``create_graph=True``.
     RuntimeError
@@ -348,6 +244,8 @@ class DataParallel(Module):
         self._begin()
         if world().size > 1:
             owners.update((id(p), self) for p in model.parameters())
+            if before_step not in checks_before_step:
+                checks_before_step.append(before_step)
             self._begin_alike()
 
     def _check(self, model: Module, count: Any) -> None:
@@ -379,11 +277,13 @@ class DataParallel(Module):
         self._calls = 0
         self._called = False  # since gradients were last averaged
         self._passed: set[int] = set()  # the forward passes through which backward passes have gone since then
+        # The parameters whose gradients each rank has accumulated alone, by id, and their versions at that time.
+        self._alone: dict[int, tuple[Parameter, int]] = {}
         self._listener = Listener(self)
         self._handles: list[HookHandle] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        passing = ("_plan", "_underway", "_calls", "_called", "_passed", "_listener", "_handles")
+        passing = ("_plan", "_underway", "_calls", "_called", "_passed", "_alone", "_listener", "_handles")
         return {name: value for name, value in self.__dict__.items() if name not in passing}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -414,6 +314,7 @@ class DataParallel(Module):
         """Call the model; the gradients of its outputs will count by the number of samples."""
         if world().size == 1 or not is_grad_enabled():
             return self.module(*args, **kwargs)
+        self._check_updates()
         count = self._samples(args, kwargs)
         self._calls += 1
         self._called = self._called or self._syncing
@@ -467,6 +368,9 @@ class DataParallel(Module):
     def _arrived(self, p: Tensor) -> None:
         """Called by the tape with each parameter whose gradient is complete."""
         plan = self._plan
+        if not self._syncing:
+            self._alone.setdefault(id(p), (p, p.version))
+            unaveraged.add(self)
         if plan is None or not self._awaits():
             return
         bucket = plan.home.get(id(p))
@@ -510,6 +414,7 @@ class DataParallel(Module):
             for p, part in zip(bucket.parameters, bucket.parts, strict=True):
                 if p.grad is not None:
                     p.grad = part
+                self._alone.pop(id(p), None)
         plan.reset()
         self._called = False
         self._passed.clear()
@@ -534,12 +439,44 @@ class DataParallel(Module):
 
     # ── accumulation ──
 
+    def _check_step(self, parameters: set[int]) -> None:
+        """Raise on every rank if an optimizer is about to use gradients that are not averaged."""
+        named = [
+            (name, p) for name, p in self.module.named_parameters() if id(p) in parameters and id(p) in self._alone
+        ]
+        name = unlike([(name, p.grad) for name, p in named if p.grad is not None])
+        if name:
+            raise GradientError(
+                f"[DataParallel] {world().where()}expected gradients that are averaged over the ranks in a step of the "
+                f"optimizer, got another one of {name} on each rank, to which a backward pass within no_sync() has "
+                f"added: let the last backward pass before a step run outside of no_sync()"
+            )
+        for _, p in named:
+            del self._alone[id(p)]
+
+    def _check_updates(self) -> None:
+        """Raise on every rank if parameters were updated with such gradients in another way."""
+        if not self._alone:
+            unaveraged.discard(self)
+            return
+        written = [(name, p) for name, p in self.module.named_parameters()
+                   if id(p) in self._alone and self._alone[id(p)][1] != p.version]  # fmt: skip
+        name = unlike(written)
+        if name:
+            raise GradientError(
+                f"[DataParallel] {world().where()}expected parameters that are the same on all ranks, got another "
+                f"{name} on each: it was written after a backward pass within no_sync(), whose gradient was not "
+                f"averaged. Start again from a checkpoint"
+            )
+        self._alone = {id(p): (p, p.version) for p, _ in self._alone.values() if p.grad is not None}
+
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Let backward passes accumulate the gradients of this rank only.
 
         The first pass after the block averages what was accumulated. Every forward pass inside counts by its own
-        number of samples.
+        number of samples. The last pass before a step of the optimizer must be outside of such a block, otherwise the
+        step raises a `GradientError`; if the parameters are updated in another way, the next forward pass does.
 
         Examples
         --------

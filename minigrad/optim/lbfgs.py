@@ -127,6 +127,7 @@ class LBFGS(Optimizer):
         self.check(group)
         with enable_grad():
             first = closure()
+        self._check_gradients()
         with no_grad():
             self._iterate(group, closure, _number(first))
         return first

@@ -13,6 +13,8 @@ from minigrad.engine.tensor import Tensor
 Group = dict[str, Any]
 Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[Group]
 ABSENT: Any = object()  # not None, which a state may contain
+# Called with the parameters of an optimizer before each of its steps. `DataParallel` checks their gradients.
+checks_before_step: list[Callable[[list[Tensor]], None]] = []
 
 # What to write instead of PyTorch's hooks
 HOOKS = {
@@ -252,6 +254,8 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        if checks_before_step:
+            self._check_gradients()
         if not isinstance(self.state, dict):
             raise TypeError(f"[{self.name}] expected state to be a dict, got {self.state!r}")
         work = [self._planned(index, group) for index, group in enumerate(self.param_groups)]
@@ -269,6 +273,10 @@ class Optimizer:
                             state.clear()
                     raise
         return loss
+
+    def _check_gradients(self) -> None:
+        for check in checks_before_step:
+            check([parameter for group in self.param_groups for parameter in group["params"]])
 
     def _planned(self, index: int, group: Group) -> tuple[Group, list[Batch], list[Any]]:
         """Return a group, its batches and its gradients, checking options and states that have been edited."""

@@ -13,7 +13,6 @@ from checks import Cube, allocated, array, equals, leaf, refuses, tensor
 
 import minigrad as mg
 from minigrad import nn, viz
-from minigrad.engine import calls as calls_of_operations
 from minigrad.nn import functional as F
 
 

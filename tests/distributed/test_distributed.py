@@ -84,7 +84,7 @@ def test_checkpoints(tmp_path):
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_bad_input_is_an_error_on_every_rank(count, tmp_path):
-    passes(count, tmp_path, "refused_calls", "refused_models")
+    passes(count, tmp_path, "refused_calls", "refused_models", "refused_steps")
 
 
 def test_gpus(tmp_path):

@@ -2,10 +2,10 @@
 
 import os
 
-from helpers.ranks.models import gradients, loss_of, own, parallel, raises, same_on_all
+from helpers.ranks.models import digest, gradients, loss_of, own, parallel, raises, same_on_all
 
 import minigrad as mg
-from minigrad import data, distributed, nn
+from minigrad import data, distributed, nn, optim
 from minigrad.distributed import DataParallel
 
 # ── bad input: an error on every rank, and the run goes on ────────────────────────────────────────
@@ -132,6 +132,71 @@ def refused_models(folder):
         DataParallel(Branches())(mg.ones((2, 3))).sum().backward(create_graph=True)
     with raises(ValueError, r"^\[DataLoader\] expected a sample of each batch for each of", "got the last batch of 1"):
         data.DataLoader(data.ArrayDataset(mg.arange(5)), 4, shard=(r, n))
+
+
+def refused_steps(folder):
+    """A step after gradients that `no_sync` has left on each rank alone, in any order of passes."""
+    r, n = distributed.rank(), distributed.size()
+    who = rf"^\[DataParallel\] rank {r} of {n}: "
+
+    def averaged(model):
+        model(mg.full((2, 3), 1.0 + r)).sum().backward()
+
+    def alone(model):
+        with model.no_sync():
+            averaged(model)
+
+    def zeroed(model):
+        model.zero_grad()
+
+    def averaged_by_hand(model):
+        for p in model.parameters():
+            distributed.all_reduce_(p.grad, "mean")
+
+    def frozen(model):
+        model.module.near.weight.requires_grad_(False)
+
+    def update(model):
+        optim.SGD(model.parameters(), 0.1).step()
+
+    def update_by_hand(model):
+        with mg.no_grad():
+            for p in model.parameters():
+                p -= 0.1 * p.grad
+        model.zero_grad()
+
+    for fails, passes in (
+        (True, [averaged, alone]), (True, [alone]), (True, [averaged, zeroed, alone]), (True, [alone, averaged, alone]),
+        (True, [alone, averaged, update, alone]), (True, [alone, frozen, averaged]),
+        (False, [alone, averaged]), (False, [averaged, alone, averaged]), (False, [alone, zeroed]),
+        (False, [averaged, alone, zeroed, averaged]), (False, [alone, averaged_by_hand]),
+    ):  # fmt: skip
+        model = DataParallel(Branches())
+        before = digest(p.detach().numpy() for p in model.parameters())
+        for each in passes:
+            each(model)
+        if fails:
+            message = r"expected gradients that are averaged .*, got another one of near.weight on each rank, to which"
+            for _ in range(2):
+                with raises(mg.GradientError, who, message):
+                    update(model)
+            assert (digest(p.detach().numpy() for p in model.parameters()) == before) == (update not in passes)
+        else:
+            update(model)
+            assert same_on_all(p.detach().numpy() for p in model.parameters())
+        del model
+    # an update that no optimizer makes is noticed by the next call
+    model = DataParallel(Branches())
+    alone(model)
+    update_by_hand(model)
+    with raises(mg.GradientError, who, "expected parameters that are the same on all ranks, got another near.weight"):
+        averaged(model)
+    model = DataParallel(Branches())
+    alone(model)
+    model.load_state_dict({name: x * 2 for name, x in model.state_dict().items()})
+    averaged(model)
+    update(model)
+    assert same_on_all(p.detach().numpy() for p in model.parameters())
 
 
 # ── the ends of a run ─────────────────────────────────────────────────────────────────────────────
