@@ -130,7 +130,7 @@ cdef class Mode:
 
 
 cdef class no_grad(Mode):
-    """Record nothing inside the block or the decorated function.
+    """no_grad()\n--\n\nRecord nothing inside the block or the decorated function.
 
     Examples
     --------
@@ -147,7 +147,7 @@ cdef class no_grad(Mode):
 
 
 cdef class enable_grad(Mode):
-    """Record again inside a block that `no_grad` surrounds.
+    """enable_grad()\n--\n\nRecord again inside a block that `no_grad` surrounds.
 
     Examples
     --------
@@ -164,7 +164,7 @@ cdef class enable_grad(Mode):
 
 
 cdef class record_source(Mode):
-    """Note on the tape the source line of every operation in the block; `Tensor.tape` and errors then show it.
+    """record_source()\n--\n\nNote the source line of each operation on the tape, for `Tensor.tape` and errors.
 
     Examples
     --------
@@ -181,7 +181,7 @@ cdef class record_source(Mode):
 
 
 cdef class detect_anomaly(Mode):
-    """Raise where a backward pass first produces NaN or infinity, naming the operation and its source line.
+    """detect_anomaly()\n--\n\nRaise where a backward pass first makes NaN or infinity, and name the operation.
 
     Put both the forward and the backward pass inside the block. Slow: every gradient is read.
 

@@ -25,6 +25,7 @@ from Cython.Compiler.Visitor import TreeVisitor
 # Python's names of C types; every array that Python gets is a tensor.
 PYTHON = {"Array": "Tensor", "bint": "bool", "double": "float", "void": "None"}
 PYTHON |= dict.fromkeys(["int64_t", "uint64_t", "long"], "int")
+PYTHON["tuple"] = "tuple[Any, ...]"
 # The modules of names that a source may use in annotations without importing them.
 MODULES = {
     "collections.abc": "Callable Generator Iterable Iterator Mapping Sequence",

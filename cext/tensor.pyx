@@ -63,7 +63,7 @@ cdef str place_of_copy():
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
 cdef class Tensor(Array):
-    """An n-dimensional array of numbers that can remember how it was computed.
+    """Tensor(data, requires_grad=False)\n--\n\nAn n-dimensional array of numbers that can remember how it was computed.
 
     Tensors are made by `minigrad.tensor`, `minigrad.zeros` and similar functions, and by operations. An operation on a
     tensor with ``requires_grad`` is recorded on the tape, and ``y.backward()`` walks the tape back from y.

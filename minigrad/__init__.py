@@ -1,187 +1,215 @@
 """minigrad: a small, fast, tape-based autograd engine."""
 
-import typing as _typing
-from math import e, inf, nan, pi
+# Type checkers take ``import x as x`` in a package for a public name of it.
 
-from minigrad import cuda, nn, optim, random
-from minigrad._version import __version__
+import typing as _typing
+from math import e as e, inf as inf, nan as nan, pi as pi
+
+from minigrad import cuda as cuda, nn as nn, optim as optim, random as random
+from minigrad._version import __version__ as __version__
 from minigrad.autograd import (
-    CaptureError,
-    Function,
-    GradientError,
-    capture,
-    detect_anomaly,
-    enable_grad,
-    gradcheck,
-    hessian,
-    hvp,
-    is_grad_enabled,
-    jacobian,
-    jvp,
-    no_grad,
-    per_sample_grad,
-    recompute,
-    record_source,
-    value_and_grad,
-    vjp,
+    CaptureError as CaptureError,
+    Function as Function,
+    GradientError as GradientError,
+    capture as capture,
+    detect_anomaly as detect_anomaly,
+    enable_grad as enable_grad,
+    gradcheck as gradcheck,
+    hessian as hessian,
+    hvp as hvp,
+    is_grad_enabled as is_grad_enabled,
+    jacobian as jacobian,
+    jvp as jvp,
+    no_grad as no_grad,
+    per_sample_grad as per_sample_grad,
+    recompute as recompute,
+    record_source as record_source,
+    value_and_grad as value_and_grad,
+    vjp as vjp,
 )
-from minigrad.autograd.gradients import grad
-from minigrad.config import show_config
+from minigrad.autograd.gradients import grad as grad
+from minigrad.config import show_config as show_config
 from minigrad.creation import *  # noqa: F403
-from minigrad.engine import habits as _habits
-from minigrad.engine.array import empty_cache, memory_allocated, memory_cached
-from minigrad.engine.cpu import get_num_threads, set_num_threads
+from minigrad.engine import annotations as _annotations, dtype as _dtype, habits as _habits
+from minigrad.engine.array import (
+    empty_cache as empty_cache,
+    memory_allocated as memory_allocated,
+    memory_cached as memory_cached,
+)
+from minigrad.engine.cpu import get_num_threads as get_num_threads, set_num_threads as set_num_threads
 from minigrad.engine.dtype import (
-    DType,
-    float32,
-    float64,
-    get_default_dtype,
-    get_float32_matmul_precision,
-    int32,
-    int64,
-    set_default_dtype,
-    set_float32_matmul_precision,
+    DType as DType,
+    float32 as float32,
+    float64 as float64,
+    get_default_dtype as get_default_dtype,
+    get_float32_matmul_precision as get_float32_matmul_precision,
+    int32 as int32,
+    int64 as int64,
+    set_default_dtype as set_default_dtype,
+    set_float32_matmul_precision as set_float32_matmul_precision,
 )
-from minigrad.engine.dtype import bool_ as bool
-from minigrad.engine.ops.activation import relu, sigmoid
+from minigrad.engine.ops.activation import relu as relu, sigmoid as sigmoid
 from minigrad.engine.ops.arithmetic import (
-    add,
-    divide,
-    floor_divide,
-    multiply,
-    negative,
-    positive,
-    reciprocal,
-    remainder,
-    subtract,
+    add as add,
+    divide as divide,
+    floor_divide as floor_divide,
+    multiply as multiply,
+    negative as negative,
+    positive as positive,
+    reciprocal as reciprocal,
+    remainder as remainder,
+    subtract as subtract,
 )
-from minigrad.engine.ops.functions import absolute as abs
 from minigrad.engine.ops.functions import (
-    ceil,
-    copysign,
-    erf,
-    exp,
-    exp2,
-    expm1,
-    floor,
-    hypot,
-    isfinite,
-    isinf,
-    isnan,
-    log,
-    log1p,
-    log2,
-    log10,
-    logaddexp,
-    nextafter,
-    power,
-    round,
-    rsqrt,
-    sign,
-    signbit,
-    sqrt,
-    square,
-    trunc,
+    ceil as ceil,
+    copysign as copysign,
+    erf as erf,
+    exp as exp,
+    exp2 as exp2,
+    expm1 as expm1,
+    floor as floor,
+    hypot as hypot,
+    isfinite as isfinite,
+    isinf as isinf,
+    isnan as isnan,
+    log as log,
+    log1p as log1p,
+    log2 as log2,
+    log10 as log10,
+    logaddexp as logaddexp,
+    nextafter as nextafter,
+    power as power,
+    round as round,
+    rsqrt as rsqrt,
+    sign as sign,
+    signbit as signbit,
+    sqrt as sqrt,
+    square as square,
+    trunc as trunc,
 )
-from minigrad.engine.ops.functions import power as pow
-from minigrad.engine.ops.gather import argsort, nonzero, scatter_add, sort, take, take_along_axis, unique_values
-from minigrad.engine.ops.join import concat, pad, split, stack, unstack
+from minigrad.engine.ops import functions as _functions
+from minigrad.engine.ops.gather import (
+    argsort as argsort,
+    nonzero as nonzero,
+    scatter_add as scatter_add,
+    sort as sort,
+    take as take,
+    take_along_axis as take_along_axis,
+    unique_values as unique_values,
+)
+from minigrad.engine.ops.join import (
+    concat as concat,
+    pad as pad,
+    split as split,
+    stack as stack,
+    unstack as unstack,
+)
 from minigrad.engine.ops.layout import (
-    astype,
-    broadcast_to,
-    expand_dims,
-    flip,
-    matrix_transpose,
-    moveaxis,
-    permute_dims,
-    ravel,
-    reshape,
-    squeeze,
-    sum,
-    swapaxes,
+    astype as astype,
+    broadcast_to as broadcast_to,
+    expand_dims as expand_dims,
+    flip as flip,
+    matrix_transpose as matrix_transpose,
+    moveaxis as moveaxis,
+    permute_dims as permute_dims,
+    ravel as ravel,
+    reshape as reshape,
+    squeeze as squeeze,
+    sum as sum,
+    swapaxes as swapaxes,
 )
 from minigrad.engine.ops.logic import (
-    bitwise_and,
-    bitwise_invert,
-    bitwise_left_shift,
-    bitwise_or,
-    bitwise_right_shift,
-    bitwise_xor,
-    clip,
-    equal,
-    greater,
-    greater_equal,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    maximum,
-    minimum,
-    not_equal,
-    where,
+    bitwise_and as bitwise_and,
+    bitwise_invert as bitwise_invert,
+    bitwise_left_shift as bitwise_left_shift,
+    bitwise_or as bitwise_or,
+    bitwise_right_shift as bitwise_right_shift,
+    bitwise_xor as bitwise_xor,
+    clip as clip,
+    equal as equal,
+    greater as greater,
+    greater_equal as greater_equal,
+    less as less,
+    less_equal as less_equal,
+    logical_and as logical_and,
+    logical_not as logical_not,
+    logical_or as logical_or,
+    logical_xor as logical_xor,
+    maximum as maximum,
+    minimum as minimum,
+    not_equal as not_equal,
+    where as where,
 )
-from minigrad.engine.ops.matmul import linear, matmul
-from minigrad.engine.ops.norm import group_norm, instance_norm, layer_norm, rms_norm
-from minigrad.engine.ops.random import manual_seed
+from minigrad.engine.ops.matmul import linear as linear, matmul as matmul
+from minigrad.engine.ops.norm import (
+    group_norm as group_norm,
+    instance_norm as instance_norm,
+    layer_norm as layer_norm,
+    rms_norm as rms_norm,
+)
+from minigrad.engine.ops.random import manual_seed as manual_seed
 from minigrad.engine.ops.reduce import (
-    all,
-    any,
-    argmax,
-    argmin,
-    cumulative_sum,
-    logsumexp,
-    max,
-    mean,
-    min,
-    prod,
-    std,
-    var,
+    all as all,
+    any as any,
+    argmax as argmax,
+    argmin as argmin,
+    cumulative_sum as cumulative_sum,
+    logsumexp as logsumexp,
+    max as max,
+    mean as mean,
+    min as min,
+    prod as prod,
+    std as std,
+    var as var,
 )
-from minigrad.engine.ops.scan import linear_scan
-from minigrad.engine.ops.softmax import cross_entropy, log_softmax, softmax
+from minigrad.engine.ops.scan import linear_scan as linear_scan
+from minigrad.engine.ops.softmax import cross_entropy as cross_entropy, log_softmax as log_softmax, softmax as softmax
 from minigrad.engine.ops.trigonometry import (
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
-    cos,
-    cosh,
-    sin,
-    sinh,
-    tan,
-    tanh,
+    acos as acos,
+    acosh as acosh,
+    asin as asin,
+    asinh as asinh,
+    atan as atan,
+    atan2 as atan2,
+    atanh as atanh,
+    cos as cos,
+    cosh as cosh,
+    sin as sin,
+    sinh as sinh,
+    tan as tan,
+    tanh as tanh,
 )
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor import Tensor as Tensor
 from minigrad.products import *  # noqa: F403
-from minigrad.profiling import profile  # type: ignore[no-redef]  # mypy sees a cycle of imports
+from minigrad.profiling import profile as profile  # type: ignore[no-redef]  # mypy sees a cycle of imports
 from minigrad.reductions import *  # noqa: F403
-from minigrad.saving import load, load_checkpoint, save, save_checkpoint
+from minigrad.saving import (
+    load as load,
+    load_checkpoint as load_checkpoint,
+    save as save,
+    save_checkpoint as save_checkpoint,
+)
 from minigrad.standard import (
-    __array_api_version__,
-    __array_namespace_info__,
-    can_cast,
-    finfo,
-    iinfo,
-    isdtype,
-    result_type,
+    __array_api_version__ as __array_api_version__,
+    __array_namespace_info__ as __array_namespace_info__,
+    can_cast as can_cast,
+    finfo as finfo,
+    iinfo as iinfo,
+    isdtype as isdtype,
+    result_type as result_type,
 )
 
 from minigrad import einops_backend as _einops_backend  # isort: skip  # it names Tensor
 
 newaxis = None
+_annotations.make_known()
+abs, bool, pow = _functions.absolute, _dtype.bool_, _functions.power
 
 if _typing.TYPE_CHECKING:
-    from minigrad import data, distributed, learn, linalg, viz
-    from minigrad.engine.dtype import float32 as float
-    from minigrad.engine.dtype import float64 as double
-    from minigrad.engine.dtype import int32 as int
-    from minigrad.engine.dtype import int64 as long
+    from minigrad import data as data, distributed as distributed, learn as learn, linalg as linalg, viz as viz
     from minigrad.pytorch.functions import *  # noqa: F403
+
+    float, double, int, long = float32, float64, int32, int64
 else:
     _missing = _habits.lookup(__name__)
 

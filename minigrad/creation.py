@@ -6,20 +6,17 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Real
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from minigrad.engine.dtype import get_default_dtype, int64
+from minigrad.engine.dtype import DTypeLike, get_default_dtype, int64
 from minigrad.engine.interop import from_dlpack
 from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.ops.layout import broadcast_to, expand_dims
 from minigrad.engine.ops.logic import where
 from minigrad.engine.tape import is_grad_enabled
 from minigrad.engine.tensor import EMPTY, Tensor, constant, make
-
-if TYPE_CHECKING:
-    from minigrad.engine.dtype import DTypeLike
 
 __all__ = [
     "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid",
@@ -38,7 +35,7 @@ def operand(op: str, x: Any) -> Tensor:
     return x if isinstance(x, Tensor) else make(x, copy=is_grad_enabled(), op=op)
 
 
-def computed(values: np.ndarray, dtype: "DTypeLike" = None, device: str | None = None) -> Tensor:
+def computed(values: np.ndarray, dtype: DTypeLike = None, device: str | None = None) -> Tensor:
     """Return a tensor of what an operation computes from shapes and numbers alone, so that a captured step keeps it."""
     return make(values, dtype, device, constant=True)
 
@@ -72,7 +69,7 @@ def memory_for(op: str, shape: Sequence[float]) -> Iterator[None]:
         raise MemoryError(f"[{op}] no memory for a result of shape {tuple(shape)}") from error
 
 
-def tensor(data: Any, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+def tensor(data: Any, dtype: DTypeLike = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
     """Create a tensor with a copy of `data`, without a history.
 
     Parameters
@@ -104,7 +101,7 @@ def tensor(data: Any, dtype: "DTypeLike" = None, device: str | None = None, requ
 
 def asarray(
     data: Any,
-    dtype: "DTypeLike" = None,
+    dtype: DTypeLike = None,
     device: str | None = None,
     requires_grad: bool = False,
     *,
@@ -139,7 +136,7 @@ def full(
     shape: Shape,
     fill_value: float,
     *,
-    dtype: "DTypeLike" = None,
+    dtype: DTypeLike = None,
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -157,7 +154,7 @@ def full(
 
 
 def empty(
-    shape: Shape, *more: int, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
+    shape: Shape, *more: int, dtype: DTypeLike = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
     """Create an uninitialized tensor; the shape may be given as separate integers.
 
@@ -171,7 +168,7 @@ def empty(
 
 
 def zeros(
-    shape: Shape, *more: int, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
+    shape: Shape, *more: int, dtype: DTypeLike = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
     """Create a tensor of zeros; the shape may be given as separate integers.
 
@@ -185,7 +182,7 @@ def zeros(
 
 
 def ones(
-    shape: Shape, *more: int, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
+    shape: Shape, *more: int, dtype: DTypeLike = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
     """Create a tensor of ones; the shape may be given as separate integers.
 
@@ -198,16 +195,14 @@ def ones(
     return constant("ones", _lengths(shape, more), 1, dtype, device, requires_grad)
 
 
-def _like(op: str, x: Tensor, value: Any, dtype: "DTypeLike", device: str | None, requires_grad: bool) -> Tensor:
+def _like(op: str, x: Tensor, value: Any, dtype: DTypeLike, device: str | None, requires_grad: bool) -> Tensor:
     if not isinstance(x, Tensor):
         raise TypeError(f"[{op}] expected a tensor, got {kind_of(x)}")
     dtype, device = x.dtype if dtype is None else dtype, x.device if device is None else device
     return constant(op, x.shape, value, dtype, device, requires_grad)
 
 
-def empty_like(
-    x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
-) -> Tensor:
+def empty_like(x: Tensor, *, dtype: DTypeLike = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
     """`empty` with the shape, dtype and device of x.
 
     Examples
@@ -219,9 +214,7 @@ def empty_like(
     return _like("empty_like", x, EMPTY, dtype, device, requires_grad)
 
 
-def zeros_like(
-    x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
-) -> Tensor:
+def zeros_like(x: Tensor, *, dtype: DTypeLike = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
     """`zeros` with the shape, dtype and device of x.
 
     Examples
@@ -233,9 +226,7 @@ def zeros_like(
     return _like("zeros_like", x, 0, dtype, device, requires_grad)
 
 
-def ones_like(
-    x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
-) -> Tensor:
+def ones_like(x: Tensor, *, dtype: DTypeLike = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
     """`ones` with the shape, dtype and device of x.
 
     Examples
@@ -248,7 +239,7 @@ def ones_like(
 
 
 def full_like(
-    x: Tensor, fill_value: float, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
+    x: Tensor, fill_value: float, *, dtype: DTypeLike = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
     """`full` with the shape, dtype and device of x.
 
@@ -262,7 +253,7 @@ def full_like(
 
 
 def arange(
-    start: float, stop: float | None = None, step: float = 1, *, dtype: "DTypeLike" = None, device: str | None = None
+    start: float, stop: float | None = None, step: float = 1, *, dtype: DTypeLike = None, device: str | None = None
 ) -> Tensor:
     """Create evenly spaced values in [start, stop): int64 if all arguments are integers, else the default dtype.
 
@@ -302,7 +293,7 @@ def arange(
 
 @with_habits
 def linspace(
-    start: float, stop: float, num: int, *, dtype: "DTypeLike" = None, device: str | None = None, endpoint: bool = True
+    start: float, stop: float, num: int, *, dtype: DTypeLike = None, device: str | None = None, endpoint: bool = True
 ) -> Tensor:
     """Create `num` evenly spaced values from start to stop, which `endpoint=False` excludes.
 
@@ -324,7 +315,7 @@ def linspace(
 
 
 def eye(
-    n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: "DTypeLike" = None, device: str | None = None
+    n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DTypeLike = None, device: str | None = None
 ) -> Tensor:
     """Create a matrix with ones on the k-th diagonal and zeros elsewhere.
 

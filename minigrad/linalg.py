@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from minigrad import products
 from minigrad.creation import eye, operand, with_habits
 from minigrad.engine import habits as _habits
-from minigrad.engine.dtype import get_default_dtype
+from minigrad.engine.dtype import DTypeLike, get_default_dtype
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import multiply, subtract
 from minigrad.engine.ops.functions import absolute, power, sqrt, square
@@ -24,9 +24,7 @@ from minigrad.engine.ops.reduce import min as min_
 from minigrad.engine.tensor import Tensor
 from minigrad.products import checked_axis, outer, tensordot, vecdot
 
-if TYPE_CHECKING:
-    from minigrad.engine.dtype import DTypeLike
-else:
+if not TYPE_CHECKING:
     __getattr__ = _habits.lookup(__name__)
 
 __all__ = [
@@ -101,7 +99,7 @@ def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
     return products.diagonal(x, offset, -2, -1)
 
 
-def trace(x: Tensor, /, *, offset: int = 0, dtype: "DTypeLike" = None) -> Tensor:
+def trace(x: Tensor, /, *, offset: int = 0, dtype: DTypeLike = None) -> Tensor:
     """The sum of the elements x[..., i, i + offset] of each matrix.
 
     Examples
@@ -118,7 +116,7 @@ def trace(x: Tensor, /, *, offset: int = 0, dtype: "DTypeLike" = None) -> Tensor
 
 @with_habits
 def vector_norm(
-    x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = False, ord: float = 2, dtype: "DTypeLike" = None
+    x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = False, ord: float = 2, dtype: DTypeLike = None
 ) -> Tensor:
     """(∑ |x|^ord)^(1/ord) along axes, with the gradient 0 where the norm is 0.
 

@@ -1,11 +1,12 @@
 """Products and rearrangements composed of the engine's operations, and therefore differentiable to any order."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from minigrad.creation import computed, eye, memory_for, operand, with_habits
+from minigrad.engine.dtype import DTypeLike
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import multiply
 from minigrad.engine.ops.gather import take
@@ -16,9 +17,6 @@ from minigrad.engine.ops.logic import where
 from minigrad.engine.ops.matmul import matmul
 from minigrad.engine.recording import refuse
 from minigrad.engine.tensor import Tensor
-
-if TYPE_CHECKING:
-    from minigrad.engine.dtype import DTypeLike
 
 __all__ = [
     "broadcast_arrays", "diag", "diagonal", "einsum", "kron", "outer", "repeat", "roll", "tensordot", "tile",
@@ -295,7 +293,7 @@ def diag(x: Tensor, /, k: int = 0) -> Tensor:
         return where(eye(n, k=k, dtype="bool", device=x.device), x, False)
 
 
-def trace(x: Tensor, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: "DTypeLike" = None) -> Tensor:
+def trace(x: Tensor, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike = None) -> Tensor:
     """The sum of the elements x[i, i + offset] of each matrix along two axes; int32 and bool are summed as int64.
 
     Examples

@@ -6,12 +6,12 @@ differentiable to any order.
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from minigrad.creation import computed, full, operand, with_habits
-from minigrad.engine.dtype import get_default_dtype
+from minigrad.engine.dtype import DTypeLike, get_default_dtype
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import add, multiply, subtract
 from minigrad.engine.ops.functions import isnan
@@ -24,9 +24,6 @@ from minigrad.engine.ops.reduce import cumulative_sum
 from minigrad.engine.tensor import Tensor
 from minigrad.products import checked_axis
 from minigrad.standard import finfo, result_type
-
-if TYPE_CHECKING:
-    from minigrad.engine.dtype import DTypeLike
 
 __all__ = [
     "count_nonzero", "cumulative_prod", "diff", "median", "nan_to_num", "quantile", "searchsorted", "unique_all",
@@ -42,7 +39,7 @@ INFINITY = float("inf")
 
 @with_habits
 def cumulative_prod(
-    x: Tensor, /, *, axis: int | None = None, dtype: "DTypeLike" = None, include_initial: bool = False
+    x: Tensor, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> Tensor:
     """Running products along an axis (which may be omitted in one dimension).
 

@@ -6,16 +6,13 @@ from integers to floats, the order bool < int32 < int64 < float32 < float64 deci
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from minigrad import cuda
-from minigrad.engine.dtype import DType, bool_, float32, float64, get_default_dtype, int32, int64
-
-if TYPE_CHECKING:
-    from minigrad.engine.dtype import DTypeLike
-    from minigrad.engine.tensor import TensorLike
+from minigrad.engine.dtype import DType, DTypeLike, bool_, float32, float64, get_default_dtype, int32, int64
+from minigrad.engine.tensor import TensorLike
 
 __array_api_version__ = "2024.12"
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
@@ -99,7 +96,7 @@ def iinfo(dtype: "DTypeLike | TensorLike", /) -> IntegerInfo:
     return IntegerInfo(info.bits, info.max, info.min, found)
 
 
-def isdtype(dtype: "DTypeLike", kind: "DTypeLike | tuple[DTypeLike, ...]") -> bool:
+def isdtype(dtype: DTypeLike, kind: "DTypeLike | tuple[DTypeLike, ...]") -> bool:
     """Whether a data type is of a kind.
 
     Parameters
@@ -148,7 +145,7 @@ def result_type(*arrays_and_dtypes: "DTypeLike | TensorLike") -> DType:
     return found
 
 
-def can_cast(from_: "DTypeLike | TensorLike", to: "DTypeLike", /) -> bool:
+def can_cast(from_: "DTypeLike | TensorLike", to: DTypeLike, /) -> bool:
     """Whether promotion converts the first data type, or that of a tensor, to the second.
 
     Promotion from int32 and int64 to floats may round, which NumPy's function of this name calls unsafe.

@@ -82,12 +82,12 @@ class Function:
     """
 
     @staticmethod
-    def forward(ctx: Any, *args: Any) -> Any:
+    def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
         """The result of the operation."""
         raise NotImplementedError("[Function] forward is not defined")
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: Any, *grads: Any, **kwargs: Any) -> Any:
         """The gradient of each argument of forward."""
         raise NotImplementedError("[Function] backward is not defined")
 

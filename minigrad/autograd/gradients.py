@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 from minigrad.creation import asarray, empty, zeros, zeros_like
 from minigrad.engine.backward import differentiate
@@ -28,6 +28,22 @@ def _as_list(xs: Tensor | Sequence[Tensor], op: str = "grad") -> list[Tensor]:
     return found
 
 
+@overload
+def grad(
+    y: Tensor | Sequence[Tensor], xs: Tensor, grad: Tensor | Sequence[Tensor | None] | None = None, *,
+    retain_graph: bool = False, create_graph: bool = False, allow_unused: Literal[False] = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def grad(
+    y: Tensor | Sequence[Tensor], xs: Sequence[Tensor], grad: Tensor | Sequence[Tensor | None] | None = None, *,
+    retain_graph: bool = False, create_graph: bool = False, allow_unused: Literal[False] = False,
+) -> tuple[Tensor, ...]: ...  # fmt: skip
+@overload
+def grad(
+    y: Tensor | Sequence[Tensor], xs: Tensor | Sequence[Tensor],
+    grad: Tensor | Sequence[Tensor | None] | None = None, *,
+    retain_graph: bool = False, create_graph: bool = False, allow_unused: bool = False,
+) -> Any: ...  # fmt: skip
 def grad(
     y: Tensor | Sequence[Tensor],
     xs: Tensor | Sequence[Tensor],

@@ -1,22 +1,19 @@
 """Padding sequences of different lengths into one array."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from minigrad.creation import asarray
 from minigrad.data.collate import collate
-from minigrad.engine.dtype import get_default_dtype
+from minigrad.engine.dtype import DTypeLike, get_default_dtype
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
 
-if TYPE_CHECKING:
-    from minigrad.engine.dtype import DTypeLike
-
 
 def pad_sequences(
-    sequences: Sequence[Any], maxlen: int | None = None, dtype: "DTypeLike" = None, padding: str = "pre",
+    sequences: Sequence[Any], maxlen: int | None = None, dtype: DTypeLike = None, padding: str = "pre",
     truncating: str = "pre", value: float = 0,
 ) -> Tensor:  # fmt: skip
     """Pad or truncate sequences to the same length; arguments and defaults are those of Keras, except the dtype.

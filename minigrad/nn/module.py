@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import pairwise
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from minigrad.creation import empty
 from minigrad.engine.array import names_device
@@ -18,6 +18,14 @@ from minigrad.nn.module_hooks import HookHandle, call_with_hooks
 from minigrad.nn.parameter import Parameter
 
 Self = TypeVar("Self", bound="Module")
+Parameters = ParamSpec("Parameters")
+Output = TypeVar("Output", covariant=True)
+
+
+class HasForward(Protocol[Parameters, Output]):
+    """A module to a type checker, which finds the arguments and the result of a call in `forward`."""
+
+    def forward(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Output: ...
 
 
 class Module:
@@ -71,18 +79,24 @@ class Module:
         """Compute the output; every subclass must define it."""
         raise NotImplementedError(f"[{type(self).__name__}] forward is not defined")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        outer = enter(self)  # operations recorded from here on belong to this module
-        try:
-            if self._hooks is None:
-                return self.forward(*args, **kwargs)
-            return call_with_hooks(self, self._hooks, args, kwargs)
-        except Exception as error:
-            if outer is None:  # the outermost call notes where it happened, once for all levels
-                _note_place(self, error)
-            raise
-        finally:
-            leave(outer)
+    if TYPE_CHECKING:
+
+        @property
+        def __call__(self: HasForward[Parameters, Output]) -> Callable[Parameters, Output]: ...
+    else:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            outer = enter(self)  # operations recorded from here on belong to this module
+            try:
+                if self._hooks is None:
+                    return self.forward(*args, **kwargs)
+                return call_with_hooks(self, self._hooks, args, kwargs)
+            except Exception as error:
+                if outer is None:  # the outermost call notes where it happened, once for all levels
+                    _note_place(self, error)
+                raise
+            finally:
+                leave(outer)
 
     # ── registration ──
 

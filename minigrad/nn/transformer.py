@@ -221,8 +221,9 @@ class TransformerDecoderLayer(_Layer):
         """
 
         def attend(x: Tensor) -> Tensor:
-            seen = {"attn_mask": tgt_mask, "is_causal": tgt_is_causal}
-            return self.self_attn(x, x, x, tgt_key_padding_mask, False, **seen, cache=cache)[0]
+            return self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal, cache=cache)[
+                0
+            ]
 
         def look_up(x: Tensor) -> Tensor:
             return self.multihead_attn(

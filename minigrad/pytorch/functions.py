@@ -1,16 +1,14 @@
 """The functions that have PyTorch's names: those of `minigrad`, and at the end two of other modules."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import minigrad as mg
+from minigrad.engine.dtype import DTypeLike
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tape import set_recording
 from minigrad.engine.tensor import Tensor
 from minigrad.pytorch.methods import TensorNames, _lengths, _with_axis
-
-if TYPE_CHECKING:
-    from minigrad.engine.dtype import DTypeLike
 
 allclose = TensorNames.allclose
 amax = TensorNames.amax
@@ -90,7 +88,7 @@ def ger(input: Tensor, vec2: Tensor) -> Tensor:
     return mg.outer(input, vec2)
 
 
-def as_tensor(data: Any, dtype: "DTypeLike" = None, device: str | None = None) -> Tensor:
+def as_tensor(data: Any, dtype: DTypeLike = None, device: str | None = None) -> Tensor:
     """PyTorch's name for `asarray`."""
     return mg.asarray(data, dtype, device)
 
@@ -106,7 +104,7 @@ def is_tensor(obj: Any) -> bool:
 
 
 def rand(
-    *size: int | Sequence[int], dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
+    *size: int | Sequence[int], dtype: DTypeLike = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
     """PyTorch's name for ``mg.random.uniform(shape=size)``."""
     x = mg.random.uniform(shape=_lengths(size), dtype=dtype, device=device)
@@ -114,14 +112,14 @@ def rand(
 
 
 def randn(
-    *size: int | Sequence[int], dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
+    *size: int | Sequence[int], dtype: DTypeLike = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
     """PyTorch's name for ``mg.random.normal(shape=size)``."""
     x = mg.random.normal(shape=_lengths(size), dtype=dtype, device=device)
     return x.requires_grad_(requires_grad)
 
 
-def randint(low: int, high: Any, size: Any = None, *, dtype: "DTypeLike" = None, device: str | None = None) -> Tensor:
+def randint(low: int, high: Any, size: Any = None, *, dtype: DTypeLike = None, device: str | None = None) -> Tensor:
     """PyTorch's name for ``mg.random.randint(low, high, size)``; ``(high, size)`` begins at 0."""
     if size is None:
         low, high, size = 0, low, high
@@ -134,12 +132,12 @@ def randperm(n: int, *, device: str | None = None) -> Tensor:
     return mg.random.permutation(n, device=device)
 
 
-def rand_like(input: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None) -> Tensor:
+def rand_like(input: Tensor, *, dtype: DTypeLike = None, device: str | None = None) -> Tensor:
     """PyTorch's name for ``mg.random.uniform(shape=x.shape)``, with the dtype and device of x."""
     return rand(*input.shape, dtype=dtype or input.dtype, device=device or input.device)
 
 
-def randn_like(input: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None) -> Tensor:
+def randn_like(input: Tensor, *, dtype: DTypeLike = None, device: str | None = None) -> Tensor:
     """PyTorch's name for ``mg.random.normal(shape=x.shape)``, with the dtype and device of x."""
     return randn(*input.shape, dtype=dtype or input.dtype, device=device or input.device)
 

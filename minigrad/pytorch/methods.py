@@ -2,16 +2,14 @@
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import minigrad as mg
+from minigrad.engine.dtype import DType, DTypeLike
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.tensor import Tensor
-
-if TYPE_CHECKING:
-    from minigrad.engine.dtype import DType, DTypeLike
 
 Axes = int | Sequence[int]
 
@@ -364,11 +362,11 @@ class TensorNames(Tensor):
         """PyTorch's name for `min`."""
         return self.min(_all(dim), keepdims=keepdim)
 
-    def cumsum(self: Tensor, dim: int, dtype: "DTypeLike" = None) -> Tensor:
+    def cumsum(self: Tensor, dim: int, dtype: DTypeLike = None) -> Tensor:
         """PyTorch's name for `cumulative_sum`."""
         return self.cumulative_sum(dim, dtype=dtype)
 
-    def cumprod(self: Tensor, dim: int, dtype: "DTypeLike" = None) -> Tensor:
+    def cumprod(self: Tensor, dim: int, dtype: DTypeLike = None) -> Tensor:
         """PyTorch's name for `cumulative_prod`."""
         return mg.cumulative_prod(self, axis=dim, dtype=dtype)
 
@@ -381,7 +379,7 @@ class TensorNames(Tensor):
         return mg.quantile(self, q, dim, keepdims=keepdim)
 
     def norm(
-        self: Tensor, p: float | str = "fro", dim: Axes | None = None, keepdim: bool = False, dtype: "DTypeLike" = None
+        self: Tensor, p: float | str = "fro", dim: Axes | None = None, keepdim: bool = False, dtype: DTypeLike = None
     ) -> Tensor:
         """PyTorch's name for (∑ |x|ᵖ)^(1/p), with the gradient 0 where the norm is 0."""
         return mg.linalg.vector_norm(self, axis=dim, keepdims=keepdim, ord=2 if p == "fro" else p, dtype=dtype)  # type: ignore[arg-type]
@@ -482,30 +480,30 @@ class TensorNames(Tensor):
         """PyTorch's name for ``x.ndim``."""
         return self.ndim
 
-    def new_tensor(self: Tensor, data: Any, dtype: "DTypeLike" = None, requires_grad: bool = False) -> Tensor:
+    def new_tensor(self: Tensor, data: Any, dtype: DTypeLike = None, requires_grad: bool = False) -> Tensor:
         """PyTorch's name for ``mg.tensor(data, x.dtype, x.device)``."""
         return mg.tensor(data, self.dtype if dtype is None else dtype, self.device, requires_grad)
 
     def new_zeros(
-        self: Tensor, *size: int | Sequence[int], dtype: "DTypeLike" = None, device: str | None = None
+        self: Tensor, *size: int | Sequence[int], dtype: DTypeLike = None, device: str | None = None
     ) -> Tensor:
         """PyTorch's name for ``mg.zeros(size, dtype=x.dtype, device=x.device)``."""
         return self.new_full(_lengths(size), 0, dtype=dtype, device=device)
 
     def new_ones(
-        self: Tensor, *size: int | Sequence[int], dtype: "DTypeLike" = None, device: str | None = None
+        self: Tensor, *size: int | Sequence[int], dtype: DTypeLike = None, device: str | None = None
     ) -> Tensor:
         """PyTorch's name for ``mg.ones(size, dtype=x.dtype, device=x.device)``."""
         return self.new_full(_lengths(size), 1, dtype=dtype, device=device)
 
     def new_empty(
-        self: Tensor, *size: int | Sequence[int], dtype: "DTypeLike" = None, device: str | None = None
+        self: Tensor, *size: int | Sequence[int], dtype: DTypeLike = None, device: str | None = None
     ) -> Tensor:
         """PyTorch's name for ``mg.empty(size, dtype=x.dtype, device=x.device)``."""
         return mg.empty(_lengths(size), dtype=dtype or self.dtype, device=device or self.device)
 
     def new_full(
-        self: Tensor, size: Sequence[int], fill_value: float, *, dtype: "DTypeLike" = None, device: str | None = None
+        self: Tensor, size: Sequence[int], fill_value: float, *, dtype: DTypeLike = None, device: str | None = None
     ) -> Tensor:
         """PyTorch's name for ``mg.full(size, fill_value, dtype=x.dtype, device=x.device)``."""
         return mg.full(tuple(size), fill_value, dtype=dtype or self.dtype, device=device or self.device)

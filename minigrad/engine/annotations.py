@@ -1,0 +1,23 @@
+"""What the annotations of the compiled functions name: their modules import none of it to compute."""
+
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Self
+
+from minigrad.engine.dtype import DType, DTypeLike
+from minigrad.engine.tape import HookHandle, Op
+from minigrad.engine.tape_table import TapeTable
+from minigrad.engine.tensor import Tensor, TensorLike
+
+NAMES = {
+    "Any": Any, "Callable": Callable, "Generator": Generator, "Iterable": Iterable, "Iterator": Iterator,
+    "Literal": Literal, "Mapping": Mapping, "Self": Self, "Sequence": Sequence, "DType": DType, "DTypeLike": DTypeLike,
+    "HookHandle": HookHandle, "Op": Op, "TapeTable": TapeTable, "Tensor": Tensor, "TensorLike": TensorLike,
+}  # fmt: skip
+
+
+def make_known() -> None:
+    """Let `typing.get_type_hints` find these names in the modules that are loaded."""
+    for path, module in sys.modules.items():
+        if path.startswith("minigrad.engine."):
+            vars(module).update({name: value for name, value in NAMES.items() if name not in vars(module)})
