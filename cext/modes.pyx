@@ -132,6 +132,10 @@ cdef class Mode:
 cdef class no_grad(Mode):
     """no_grad()\n--\n\nRecord nothing inside the block or the decorated function.
 
+    The mode belongs to the thread. A block that waits, at an ``await``, or at a ``yield`` of a generator with the block
+    in its body, leaves it on for the other asyncio tasks and for the caller: compute inside the block and wait outside.
+    A generator function decorated with ``@no_grad()`` switches it off at each ``yield``.
+
     Examples
     --------
     >>> import minigrad as mg

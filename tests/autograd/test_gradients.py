@@ -1,5 +1,6 @@
 """Derivatives of every order and kind: `grad`, functions of functions, and the modes."""
 
+import asyncio
 import threading
 from functools import partial
 
@@ -451,6 +452,21 @@ def test_modes_belong_to_the_thread():
         for t in threads:
             t.join()
     assert seen == [True] * 200
+
+
+def test_a_mode_reaches_all_tasks_of_its_thread():
+    async def waits():
+        with mg.no_grad():
+            await asyncio.sleep(0)
+
+    async def main():
+        task = asyncio.create_task(waits())
+        await asyncio.sleep(0)
+        inside = mg.is_grad_enabled()
+        await task
+        return inside, mg.is_grad_enabled()
+
+    assert asyncio.run(main()) == (False, True)
 
 
 def test_blocks_left_in_another_order_than_entered(device):
