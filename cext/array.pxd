@@ -1,3 +1,4 @@
+from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uintptr_t
 
 cdef extern from "runtime/buffer.hpp" namespace "mg":
@@ -28,7 +29,7 @@ cdef class Array:
     cdef int output                 # which output of its node
     cdef int64_t epoch              # see `version`
     cdef int64_t moment             # when it was made, see `next_moment`
-    cdef int64_t savers             # how many node inputs save this very tensor for backward
+    cdef int64_t savers             # how many times nodes save this very tensor for backward
     cdef int64_t saved_since        # the sequence number of the first of these nodes
     cdef bint packed               # row-major without gaps
     cdef bint needs_grad
@@ -37,6 +38,8 @@ cdef class Array:
     cdef int64_t[MAX_NDIM] step     # strides in bytes
     cdef object node                # tape.Node that made it, or None
     cdef Array grad_
+    cdef PyObject* left             # its neighbours in the ring of views, see `join_ring`; NULL: it is alone
+    cdef PyObject* right
     cdef object __weakref__
 
 cdef int device_index(object device, str op=*) except -1
@@ -51,6 +54,8 @@ cdef Array empty(int code, int ndim, const int64_t* extent, int device)
 cdef Array empty_as(Array x, int code)
 cdef Array view(Array base, int ndim, const int64_t* extent, const int64_t* step, char* data)
 cdef Array alias(Array x)
+cdef void join_ring(Array x, Array other) noexcept
+cdef void leave_ring(Array x) noexcept
 ctypedef void (*Drop)(void*) noexcept
 cdef Array adopted(void* data, int64_t bytes, int device, void* owner, Drop drop, int code)
 cdef int64_t version(Array x) noexcept

@@ -191,6 +191,8 @@ cdef class Array:
             forget(self)
         if self.grad_ is not None:
             free_grad(self)
+        if self.left != NULL:
+            leave_ring(self)
         if self.buffer != NOWHERE:
             release(self.buffer)
 
@@ -490,6 +492,7 @@ cdef Array view(Array base, int ndim, const int64_t* extent, const int64_t* step
     """Another layout over base's memory."""
     cdef Array x = blank()
     lay_out(x, base, ndim, extent, step, data)
+    join_ring(x, base)
     return x
 
 
@@ -613,6 +616,26 @@ cdef Array alias(Array x):
     cdef Array new = blank()    # before x is read: the allocation may run a finalizer, which may replace x's memory
     lay_out(new, x, x.ndim_, x.extent, x.step, x.data)
     return new
+
+
+# The views of a tensor, their views and what backward saves of them form a ring, by which a recorded write finds those
+# whose history it changes. Its members do not own each other, and one that has other memory by now does not count.
+
+cdef void join_ring(Array x, Array other) noexcept:
+    """Put x, which is alone, into the ring of another tensor."""
+    if other.left == NULL:
+        other.left = other.right = <PyObject*>other
+    x.left, x.right = <PyObject*>other, other.right
+    (<Array>other.right).left = <PyObject*>x
+    other.right = <PyObject*>x
+
+
+cdef void leave_ring(Array x) noexcept:
+    """Take x out of its ring, if it is in one."""
+    if x.left == NULL:
+        return
+    (<Array>x.left).right, (<Array>x.right).left = x.right, x.left
+    x.left = x.right = NULL
 
 
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 from libcpp.algorithm cimport sort
 from libcpp.vector cimport vector
 
-from minigrad.engine.array cimport Array, alias, device_name, empty, same_shape, shape_of
+from minigrad.engine.array cimport Array, alias, device_name, empty, join_ring, same_shape, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport dtype_of
@@ -423,8 +423,9 @@ def differentiate(list roots: list[Tensor], list grads: list[Tensor | None], lis
 # ── operations written in Python (minigrad.Function) ──────────────────────────────────────────────
 
 cdef int function_backward(Node node, Array g) except -1:
-    function = node.extra[0]
-    cdef list gradients = function(node, [g] if node.outputs == 1 else [node.gradient(k) for k in range(node.outputs)])
+    function, *saved = node.extra
+    given = [g] if node.outputs == 1 else [node.gradient(k) for k in range(node.outputs)]
+    cdef list gradients = function(node, given, saved)
     if len(gradients) != node.inputs:
         raise GradientError(f"[{node.op.name}] backward: expected {node.inputs} gradients, one for each tensor "
                             f"input, got {len(gradients)}")
@@ -453,11 +454,11 @@ cdef dict functions = {}    # name -> Op
 
 
 def record_function(str name, list inputs: list[Tensor], list outputs: list[Tensor],
-                    function: Callable[[Any, list[Tensor | None]], list[Tensor | None]] | None,
-                    tuple saved: tuple[Tensor, ...]) -> None:
-    """Record an operation written in Python: function(node, gradients of the outputs) -> gradients of the inputs.
+                    function: Callable[..., list[Tensor | None]] | None,
+                    tuple saved: tuple[Tensor | None, ...]) -> None:
+    """Record an operation written in Python: function(node, gradients of the outputs, saved) -> those of the inputs.
 
-    `saved` are the tensors whose versions are checked before it is called.
+    `saved` are the tensors that it reads, whose versions are checked before it is called.
     """
     for x in inputs + outputs:
         if not isinstance(x, Array):
@@ -465,6 +466,16 @@ def record_function(str name, list inputs: list[Tensor], list outputs: list[Tens
     if name not in functions:
         functions[name] = function_op(name, function_backward)
     track_many(functions[name], outputs, inputs, [], (function, *saved))
+
+
+def result_over(Array memory: Tensor, list others: list[Tensor]) -> Tensor:
+    """The same memory as another tensor, a view of those among `others` that have it."""
+    cdef Array result = alias(memory)
+    for x in others:
+        if (<Array>x).buffer == result.buffer:
+            join_ring(result, <Array>x)
+            break
+    return result
 
 
 def attach(Array saved, Node node, int output) -> Tensor:

@@ -213,6 +213,11 @@ cdef class Watch:
         if <size_t>x.buffer not in self.written:
             self.written[<size_t>x.buffer] = alias(x), x.buffer.version
 
+    def before_recorded_write(self, Array x) -> None:
+        if x.moment < self.since:
+            refuse_in_capture("a write to a tensor from outside whose gradient is recorded: write detached values, or "
+                              "to a copy")
+
     def before_set(self) -> None:
         refuse_in_capture("set_, which makes another tensor of one: write in place, as with copy_")
 

@@ -31,7 +31,7 @@ from minigrad.engine.array cimport (
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport dtype_of
 from minigrad.engine.tape cimport (
-    Node, Place, accumulate, bury, current_run, last_sequence, set_recording, set_run,
+    Node, Place, accumulate, bury, count_saved, current_run, last_sequence, set_recording, set_run,
 )
 from minigrad.engine.tape import GradientError
 
@@ -106,6 +106,7 @@ cdef int drop_saved(Node node) noexcept:
             node.slots[i].value = NULL
             (<Array>x).savers -= 1
             Py_DECREF(<object>x)
+    count_saved(node.extra, -1)
     node.kept = node.extra = None
     node.versions = 0
     return 0
@@ -205,9 +206,7 @@ cdef class Run:
         for reference, known in self.reads:
             x = reference()
             if x is not None and not self.writes_to(<Array>x) and version(<Array>x) != known:
-                raise GradientError(f"[recompute] expected a function that writes only to tensors of its own while "
-                                    f"operations are recorded, got one that changes {self.name(<Array>x)}: let it work "
-                                    f"on a copy, or write under minigrad.no_grad()")
+                raise self.foreign(<Array>x)
         self.writes = {key: entry for key, entry in self.writes.items() if entry[0]() is not None}
         cdef set found = set()
         for reference, _ in self.writes.values():   # of memory that tensors share, each could not have its own again
@@ -357,6 +356,12 @@ cdef class Run:
         if self.reading < len(self.reads):
             raise self.changed(f"{self.named(self.reads[self.reading][0]())} is not read any more")
         return 0
+
+    cdef object foreign(self, Array x):
+        """The error for a recorded write to a tensor that is older than the run."""
+        return GradientError(f"[recompute] expected a function that writes only to tensors of its own while operations "
+                             f"are recorded, got one that changes {self.name(x)}: let it work on a copy, or write "
+                             f"under minigrad.no_grad()")
 
     cdef object changed(self, str what):
         """The error for a second run that would read something else."""
@@ -544,6 +549,10 @@ cdef class Run:
             if self.second:
                 raise self.differs(f"a write to {self.name(<Array>known)}")
             self.writes[id(known)] = ref(known), copied(<Array>known)
+
+    def before_recorded_write(self, Array x) -> None:
+        if not self.made(x):
+            raise self.foreign(x)
 
     def drawn_before(self, blocks: int) -> list[int] | None:
         """The next blocks of random numbers in a second run: those of the first. None in a first run."""

@@ -110,6 +110,7 @@ cdef class Place:           # the `extra` of a node whose saved values `recomput
 cdef int watched            # the runs and the observers of all threads
 cdef object current_run()
 cdef object set_run(object run)
+cdef void count_saved(object extra, int change) noexcept
 cdef int note_read(Array x) except -1
 cdef int note_grad(Array leaf, bint replaced) except -1
 cdef int64_t last_sequence() noexcept

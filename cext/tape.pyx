@@ -18,7 +18,8 @@ from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport (
-    Array, alias, empty, may_share_memory, overlaps_itself, same_shape, set_forget, set_reader, shape_of, version,
+    Array, alias, empty, join_ring, may_share_memory, overlaps_itself, same_shape, set_forget, set_reader, shape_of,
+    version,
 )
 from minigrad.engine.backend cimport ALL, backend
 from minigrad.engine.calls cimport source_line
@@ -319,6 +320,16 @@ cdef int64_t versions_of(object extra):
     return total
 
 
+cdef void count_saved(object extra, int change) noexcept:
+    """Count a node that saves the tensors in its `extra`, or that no longer does."""
+    if isinstance(extra, Array):
+        (<Array>extra).savers += change
+    elif type(extra) is tuple:
+        for item in <tuple>extra:
+            if isinstance(item, Array):
+                (<Array>item).savers += change
+
+
 @cython.final
 @cython.no_gc_clear     # a cleared place could not tell its run that the node is dying
 @cython.freelist(1024)
@@ -360,6 +371,7 @@ cdef class Node:
         if self.extra is not None:
             if type(self.extra) is Place:
                 (<Place>self.extra).node[0] = NULL
+            count_saved(self.extra, -1)
             Py_INCREF(self.extra)
             graveyard.push_back(<PyObject*>self.extra)
             self.extra = None
@@ -680,10 +692,13 @@ cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object ex
         node.connect(2, c, saved & 4)
     if saved & OUTPUT:
         node.kept = alias(out)
+        node.kept.savers = 1
+        join_ring(node.kept, out)
         node.versions += version(out)
     if extra is not None:
         node.extra = extra
         node.versions += versions_of(extra)
+        count_saved(extra, 1)
     out.node, out.needs_grad = node, True
     if watched:
         return tell(node, (out,))
@@ -709,6 +724,7 @@ cdef Node track_many(Op op, list outs, list inputs, list saved, object extra=Non
     if extra is not None:
         node.extra = extra
         node.versions += versions_of(extra)
+        count_saved(extra, 1)
     for i in range(node.outputs):
         if is_float((<Array>outs[i]).code):
             (<Array>outs[i]).node, (<Array>outs[i]).needs_grad, (<Array>outs[i]).output = node, True, i

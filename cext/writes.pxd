@@ -1,5 +1,10 @@
 from minigrad.engine.array cimport Array
+from minigrad.engine.tape cimport Node
 
 cdef int check_write(str op, Array x, bint recorded) except -1
+cdef int tell_run(Array x) except -1
 cdef Array before_write(Array x)
-cdef int become(Array x, Array old, Array result) except -1
+cdef bint shares_nothing(Array x)
+cdef int replace(Array x, Array old, Array result) except -1
+cdef list keep_saved(Array x, Array old, Array region, Node last)
+cdef int take_history(Array x, Array old, Array result) except -1

@@ -6,8 +6,9 @@ from minigrad.engine.dtype cimport is_float
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, weak_code
 from minigrad.engine.ops.index cimport assign
 from minigrad.engine.ops.layout cimport cast
+from minigrad.engine.ops.shared cimport become
 from minigrad.engine.tape cimport recording
-from minigrad.engine.writes cimport become, before_write, check_write
+from minigrad.engine.writes cimport before_write, check_write
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int DIVIDE

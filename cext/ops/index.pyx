@@ -18,8 +18,9 @@ from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, copied, dense, permuted, permuted_raw, reindexed, reshape_to, sliced, zeros,
 )
 from minigrad.engine.ops.logic cimport equal, where
+from minigrad.engine.ops.shared cimport finish_write, is_written
 from minigrad.engine.tape cimport Node, Op, note_read, operation, recording, track, watched
-from minigrad.engine.writes cimport become, before_write, check_write
+from minigrad.engine.writes cimport before_write, check_write, keep_saved, tell_run
 
 
 # ── x[key] ────────────────────────────────────────────────────────────────────────────────────────
@@ -258,7 +259,7 @@ cpdef int setitem(x: Tensor, key: Any, value: TensorLike) except -1:
 cdef int assign(str op, Array a, object key, object value) except -1:
     """x[key] = value, with errors in the name of `op`."""
     cdef Call _call = begin(setitem_op)
-    cdef Array v, target, result, old
+    cdef Array v, target, result, old, before
     plain, parts = plain_scalar(op, value), plain_key(op, key)
     if plain is None:
         v = operand(op, value)
@@ -278,6 +279,8 @@ cdef int assign(str op, Array a, object key, object value) except -1:
     spec, layout = parse_key(op, old, parts)
     target = basic(old, spec, layout)
     part_shape = shape_of(target) if is_basic(layout) else shape_of(read(old, spec, layout, op))
+    if recorded and is_basic(layout) and is_written(a, target, v):
+        return 0            # x[0] *= 2
     v = cast(v, a.code)
     try:
         # as NumPy, leading axes of length one of the value may be dropped
@@ -286,18 +289,18 @@ cdef int assign(str op, Array a, object key, object value) except -1:
         v = broadcast_shape(v, part_shape)
     except ValueError:
         raise ValueError(f"[{op}] a value of shape {shape_of(v)} does not broadcast to {part_shape}") from None
-    if not recorded and may_share_memory(v, target):
+    if may_share_memory(v, target):
         v = copied(v)       # x[1:] = x[:-1]
-    if recorded:
-        # Written out of place, and then x becomes the result: the tape sees y = setitem(x, v).
-        result = copied_raw(a)
-        write(result, spec, layout, v)
-        old = before_write(a)
-        track(setitem_op, result, old, v, None, (spec, layout))
-        return become(a, old, result)
+    if not recorded:
+        write(old, spec, layout, v)
+        a.buffer.version += 1
+        return 0
+    result, before = alias(a), before_write(a)
+    track(setitem_op, result, before, v, None, (spec, layout))
+    tell_run(a)
+    changed = keep_saved(a, before, target, <Node>result.node)
     write(old, spec, layout, v)
-    a.buffer.version += 1
-    return 0
+    return finish_write(a, before, result, target, changed)
 
 
 cdef Array copied_raw(Array x):

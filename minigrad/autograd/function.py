@@ -5,7 +5,7 @@ from copy import copy
 from typing import Any
 
 from minigrad.creation import zeros
-from minigrad.engine.backward import attach, record_function
+from minigrad.engine.backward import attach, record_function, result_over
 from minigrad.engine.calls import Covering
 from minigrad.engine.modes import no_grad
 from minigrad.engine.ops.arguments import kind_of
@@ -107,7 +107,7 @@ class Function:
         if not isinstance(results, (tuple, list)) or not results or not all(isinstance(y, Tensor) for y in results):
             raise TypeError(f"[{cls.__name__}] forward: expected a tensor or a tuple of tensors, got {result!r}")
         # Aliases, because forward may return an argument, or one tensor twice.
-        outputs = [y.detach() for y in results]
+        outputs = [result_over(y, [a for a in args if isinstance(a, Tensor)]) for y in results]
         _record(cls, ctx, args, results, outputs)
         outputs = [y.detach() if id(x) in ctx.constants else y for x, y in zip(results, outputs, strict=True)]
         return outputs[0] if isinstance(result, Tensor) else tuple(outputs)
@@ -137,14 +137,17 @@ def _record(
     given = {id(a) for a in args}
     numbers = {id(y): k for k, y in enumerate(results) if id(y) not in given}
     places = [numbers.get(id(s)) for s in ctx.saved_tensors]
-    saved = [s if s is None or k is None else s.detach() for s, k in zip(ctx.saved_tensors, places, strict=True)]
+    saved = tuple(
+        s if s is None or k is None else result_over(s, [outputs[k]])
+        for s, k in zip(ctx.saved_tensors, places, strict=True)
+    )
     lost = [
         k for k, s in enumerate(ctx.saved_tensors)
         if s is not None and id(s) not in given | numbers.keys() and s.dtype.kind == "f" and not s.requires_grad
     ]  # fmt: skip
     ctx.saved_tensors = ()
 
-    def backward(node: Any, grads: list[Tensor | None]) -> list[Tensor | None]:
+    def backward(node: Any, grads: list[Tensor | None], saved: list[Tensor | None]) -> list[Tensor | None]:
         if lost and is_grad_enabled():
             raise GradientError(
                 f"[{cls.__name__}] backward: saved tensor {lost[0]} is neither an argument nor a result of forward, "
@@ -169,4 +172,4 @@ def _record(
         return [g for g, is_tensor in zip(found, are_tensors, strict=True) if is_tensor]
 
     inputs = [a for a in args if isinstance(a, Tensor)]
-    record_function(cls.__name__, inputs, outputs, backward, tuple(s for s in saved if s is not None))
+    record_function(cls.__name__, inputs, outputs, backward, saved)

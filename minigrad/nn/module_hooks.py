@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from minigrad.engine.backward import record_function
+from minigrad.engine.backward import record_function, result_over
 from minigrad.engine.recording import refuse
 from minigrad.engine.tape import is_grad_enabled
 from minigrad.engine.tensor import Tensor
@@ -46,13 +46,13 @@ class BackwardHooks:
         self.result_count = len(passed)
         return passed if isinstance(output, tuple) else passed[0]
 
-    def _at_outputs(self, node: Any, grads: list[Tensor | None]) -> list[Tensor | None]:
+    def _at_outputs(self, node: Any, grads: list[Tensor | None], saved: Any) -> list[Tensor | None]:
         self.grad_output = _spread(grads, self.result_places, self.result_count)
         if not self.places:
             self._call((None,) * self.count)
         return grads
 
-    def _at_inputs(self, node: Any, grads: list[Tensor | None]) -> list[Tensor | None]:
+    def _at_inputs(self, node: Any, grads: list[Tensor | None], saved: Any) -> list[Tensor | None]:
         found = self._call(_spread(grads, self.places, self.count))
         return [found[place] for place in self.places]
 
@@ -78,7 +78,7 @@ def _through(
 ) -> tuple[tuple[Any, ...], list[int]]:
     """The values, with each tensor that requires grad after one identity with that backward, and their places."""
     places = [k for k, value in enumerate(values) if isinstance(value, Tensor) and value.requires_grad]
-    passed = [values[k].detach() for k in places]
+    passed = [result_over(values[k], [values[k]]) for k in places]
     if places:
         record_function(name, [values[k] for k in places], passed, backward, ())
     aliases = dict(zip(places, passed, strict=True))

@@ -257,31 +257,10 @@ def test_saved_value_not_needed_may_be_written(device):
 def test_saved_result_written_since(device):
     x = leaf(device, 1, 2)
     y = x.exp()
-    with pytest.raises(mg.GradientError, match="shared"):
-        y *= 2
     with mg.no_grad():
         y *= 2
     with pytest.raises(mg.GradientError, match=r"^\[exp\].*written in place"):
         y.sum().backward()
-
-
-def test_views_and_bases_of_a_recorded_write(device):
-    x = leaf(device, 1, 2, 3)
-    for make in (lambda h: h, lambda h: h[:1], lambda h: h.reshape(3, 1)):
-        h = x * 1
-        base = h
-        view = h[1:]
-        values = array(h).copy()
-        target = make(base)
-        with pytest.raises(mg.GradientError, match="shared with"):
-            target += 1
-        equals(base, values)
-        del view
-    b = mg.zeros(4, dtype="float64", device=device)
-    v = b[:2]
-    with pytest.raises(mg.GradientError, match=r"shared with another tensor \("):
-        v += leaf(device, 1, 1)
-    equals(b, [0, 0, 0, 0])
 
 
 def test_views_share_memory_where_nothing_is_recorded(device):
