@@ -6,13 +6,15 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 
+from weakref import ref
+
 from minigrad.engine.array cimport (
     MAX_NDIM, Array, alias, empty, hold, join_ring, leave_ring, may_share_memory, overlaps_itself, point, shape_of,
     version, view,
 )
 from minigrad.engine.backend cimport backend
-from minigrad.engine.tape cimport Node, current_run, is_leaf, retire_leaf, watched
-from minigrad.engine.tape import GradientError
+from minigrad.engine.tape cimport Node, current_run, gradient_node, is_leaf, retire_leaf, watched
+from minigrad.engine.tape import GradientError, add_hook
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
@@ -91,6 +93,8 @@ cdef int take_history(Array x, Array old, Array result) except -1:
     """Let x, which was `old`, have the history of `result`."""
     retire_leaf(x)
     x.node, x.needs_grad, x.output = result.node, result.needs_grad, result.output
+    if old.node is not None and x.node is not None and (<Node>old.node).hooks is not None:
+        follow(x, <Node>old.node, <Node>x.node)
     return 0
 
 
@@ -201,4 +205,40 @@ cdef int note_replaced(Node node, Array x, Array old, int64_t change) except -1:
     node.versions += change
     x.savers -= 1
     old.savers += 1
+    return 0
+
+
+# ── retained gradients ────────────────────────────────────────────────────────────────────────────
+
+class Retained:
+    """The hook of `retain_grad`."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = ref(tensor)       # not the tensor, which holds the hook
+
+    def __call__(self, g: Tensor) -> None:
+        tensor = self.tensor()
+        if tensor is not None:
+            before = tensor.grad
+            tensor.grad = g if before is None else before + g
+
+
+cdef bint is_retained(object hook, Array x):
+    """Whether a hook keeps the gradient of x."""
+    return type(hook) is Retained and hook.tensor() is x
+
+
+def retain_grad(Array x: Tensor) -> None:
+    """Keep the gradient of a computed tensor in its ``grad``; a recorded write does not end that."""
+    cdef Node node = gradient_node(x)
+    if node.hooks is None or not any([is_retained(hook, x) for _, hook in node.hooks]):
+        add_hook(x, Retained(x))
+
+
+cdef int follow(Array x, Node old, Node new) except -1:
+    """Move what retains the gradient of x from the node that made it to the one that has written it."""
+    cdef list moved = [(x.output, hook) for _, hook in old.hooks if is_retained(hook, x)]
+    if moved:
+        old.hooks[:] = [entry for entry in old.hooks if not is_retained(entry[1], x)]
+        new.hooks = moved if new.hooks is None else new.hooks + moved
     return 0

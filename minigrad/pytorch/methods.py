@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import minigrad as mg
+from minigrad.engine import writes
 from minigrad.engine.dtype import DType, DTypeLike
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.tensor import Tensor
@@ -522,9 +523,7 @@ class TensorNames(Tensor):
     def retain_grad(self: Tensor) -> None:
         """PyTorch's name for a hook that keeps the gradient of a computed tensor in its ``grad``."""
         if not self.is_leaf:
-            handle: Any = self.register_hook(_Retained(self))
-            if sum(isinstance(hook, _Retained) and hook.tensor is self for _, hook in handle._hooks) > 1:
-                handle.remove()
+            writes.retain_grad(self)
         elif not self.requires_grad:
             raise mg.GradientError("[retain_grad] this tensor does not require grad")
 
@@ -634,17 +633,6 @@ class TopK(NamedTuple):
 
     values: Tensor
     indices: Tensor
-
-
-class _Retained:
-    """The hook of `retain_grad`."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-
-    def __call__(self, g: Tensor) -> None:
-        before = self.tensor.grad
-        self.tensor.grad = g if before is None else before + g
 
 
 def _axis(op: str, dim: int, x: Tensor) -> int:

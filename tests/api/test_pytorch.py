@@ -12,6 +12,7 @@ import warnings
 
 import numpy as np
 import pytest
+from checks import allocated
 
 import minigrad as mg
 from minigrad import data, nn, optim, pytorch
@@ -612,6 +613,28 @@ def test_a_gradient_that_is_not_kept_is_announced(library):
     with pytest.warns(UserWarning, match="grad") as found:
         assert lost.grad is None
     assert (len(found), found[0].filename) == (1, __file__)
+
+
+@pytest.mark.parametrize("library", [mg, torch], ids=["minigrad", "torch"])
+def test_gradients_kept_are_those_of_the_last_write(library):
+    w = library.tensor([1.0, 2.0], requires_grad=True)
+    for write, expected in ((lambda a: a.mul_(2), [6, 6]), (lambda a: a.__setitem__(0, 5.0), [0, 3])):
+        for whole in (lambda a: a, lambda a: a[:]):  # a view of a has its own history, and so has a
+            a, w.grad = w * 1, None
+            a.retain_grad()
+            write(whole(a))
+            (a * 3).sum().backward()
+            assert (a.grad.tolist(), w.grad.tolist()) == ([3, 3], expected)
+
+
+def test_gradients_kept_form_no_cycle():
+    w = mg.ones(1000, requires_grad=True)
+    before = allocated()
+    a = w * 1
+    a.retain_grad()
+    loss = a.sum()
+    del a, loss
+    assert mg.memory_allocated() == before
 
 
 @pytest.mark.parametrize("library", [mg, torch], ids=["minigrad", "torch"])
