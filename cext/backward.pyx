@@ -16,8 +16,8 @@ from minigrad.engine.dtype cimport dtype_of
 from minigrad.engine.ops.arguments cimport kind_of
 from minigrad.engine.tape cimport (
     AFTER, Node, Pass, Place, Visit, accumulate, add_to, begin_pass, bury, current_observer, current_run, end_pass,
-    function_op, gradient_node, identity_op, leaf_op, owned, recording, replace, saved_shapes, set_recording, track,
-    track_many,
+    function_op, gradient_node, identity_op, leaf_op, owned, recording, replace, saved_shapes, set_recording,
+    show_collector, track, track_many,
 )
 from minigrad.engine.tape import GradientError
 
@@ -465,7 +465,10 @@ def record_function(str name, list inputs: list[Tensor], list outputs: list[Tens
             raise TypeError(f"[{name}] expected tensors, got {kind_of(x)}")
     if name not in functions:
         functions[name] = function_op(name, function_backward)
-    track_many(functions[name], outputs, inputs, [], (function, *saved))
+    if track_many(functions[name], outputs, inputs, [], (function, *saved)) is not None:
+        for y in outputs:
+            if (<Array>y).node is not None:
+                show_collector(<Array>y)
 
 
 def result_over(Array memory: Tensor, list others: list[Tensor]) -> Tensor:

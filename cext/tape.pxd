@@ -129,6 +129,7 @@ cdef list saved_arrays(Node node)
 cdef str saved_shapes(Node node)
 cdef object current_observer()
 cdef void bury() noexcept
+cdef int show_collector(Array x) except -1
 cdef int retire_leaf(Array x) except -1
 cdef bint is_leaf(Array x)
 cdef void set_adder(Adder adder)

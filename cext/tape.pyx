@@ -900,6 +900,14 @@ def call_after_pass(callback: Callable[[], None]) -> None:
     running.callbacks[callback] = None
 
 
+cdef int show_collector(Array x) except -1:
+    """Let the garbage collector see x and its node, because user code that the node holds may lead to x."""
+    for tracked in (x, x.node):
+        if not PyObject_GC_IsTracked(tracked):
+            PyObject_GC_Track(<void*>tracked)
+    return 0
+
+
 cdef object hooked(Array x, tuple entry):
     """Add an entry to the hooks of x, and return its handle."""
     cdef Node node = gradient_node(x)
@@ -908,10 +916,7 @@ cdef object hooked(Array x, tuple entry):
     if node.hooks is None:
         node.hooks = []
     node.hooks.append(entry)
-    # From here on a cycle tensor -> node -> hook -> tensor is possible: let the collector see both.
-    for tracked in (x, node):
-        if not PyObject_GC_IsTracked(tracked):
-            PyObject_GC_Track(<void*>tracked)
+    show_collector(x)       # from here on a cycle tensor -> node -> hook -> tensor is possible
     return HookHandle(node.hooks, entry)
 
 

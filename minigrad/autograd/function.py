@@ -57,6 +57,9 @@ class Function:
     consists of minigrad operations on its gradients and on saved arguments and results, the gradient can be
     differentiated again.
 
+    An attribute of ctx may lead to a result: the garbage collector finds that cycle. It does not find one through what
+    was computed from the result, see `Tensor.register_hook`.
+
     Raises
     ------
     TypeError

@@ -309,6 +309,28 @@ def test_function_frees_saved_tensors():
     assert mg.memory_allocated() <= before + 4096
 
 
+def test_a_result_that_its_context_holds_is_freed():
+    """The garbage collector sees the cycle from the result over its node and the context."""
+
+    class Noting(mg.Function):
+        @staticmethod
+        def forward(ctx, x, notes):
+            ctx.notes = notes
+            return x * 2, x * 3
+
+        @staticmethod
+        def backward(ctx, g, h):
+            return 2 * g + 3 * h, None
+
+    x = mg.ones(1000, requires_grad=True)
+    before = allocated()
+    for k in range(2):
+        notes = []
+        notes.append(Noting.apply(x, notes)[k])
+    del notes
+    assert allocated() == before
+
+
 def test_exception_in_backward(device):
     class Fails(mg.Function):
         broken = True
