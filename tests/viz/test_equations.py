@@ -60,7 +60,10 @@ def test_records_name_every_input_of_what_is_recorded(rng):
         found |= recorded_ops(y)
     written = x * 1
     written[0] = 5.0
-    found |= recorded_ops(written)
+    row = written[1]
+    row *= 2
+    (again,) = mg.grad(written * written, [x], mg.ones((2, 2)), create_graph=True)
+    found |= recorded_ops(written) | recorded_ops(again)
     found |= (
         recorded_ops(F.smooth_l1_loss(x, x.detach()))
         | recorded_ops(F.mse_loss(x, x.detach()))
