@@ -21,10 +21,11 @@ logger = logging.getLogger("minigrad.distributed")
 
 INSTALL = "pip install '.[mpi]'"
 # Variables of a process that a launcher has started, and where that launcher gives the number of processes. The first
-# counts: an mpiexec may run in a job of Slurm.
+# counts: Open MPI's launcher sets that of PMIx too, and an mpiexec may run in a job of Slurm.
 LAUNCHERS = {
-    "PMI_RANK": "PMI_SIZE", "PMIX_RANK": "", "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
-    "MV2_COMM_WORLD_RANK": "MV2_COMM_WORLD_SIZE", "FLUX_TASK_RANK": "FLUX_JOB_SIZE", "SLURM_PROCID": "SLURM_NTASKS",
+    "PMI_RANK": "PMI_SIZE", "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
+    "MV2_COMM_WORLD_RANK": "MV2_COMM_WORLD_SIZE", "FLUX_TASK_RANK": "FLUX_JOB_SIZE", "PMIX_RANK": "",
+    "SLURM_PROCID": "SLURM_NTASKS",
 }  # fmt: skip
 GRACE = 0.2  # the seconds in which the ranks that raise the same error can all print it before the first ends the run
 KEY_LENGTH = 128  # NCCL_UNIQUE_ID_BYTES in nccl.h

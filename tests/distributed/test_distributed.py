@@ -170,7 +170,7 @@ mg.distributed.init()
 
 
 LAUNCHED = [
-    {"PMI_RANK": "1", "PMI_SIZE": "4"}, {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"},
+    {"PMI_RANK": "1", "PMI_SIZE": "4"}, {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "PMIX_RANK": "1"},
     {"SLURM_PROCID": "1", "SLURM_NTASKS": "4"}, {"PMI_RANK": "0", "PMI_SIZE": "4", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"},
 ]  # fmt: skip
 
