@@ -18,7 +18,8 @@ WORKERS ?= 2
 PARALLEL = -n $(WORKERS) --dist worksteal
 ROUNDS ?= 5
 
-.PHONY: help demo experiments docs test fuzz gpu-check lint format bench debug sanitize tsan wheel dist-check clean
+.PHONY: help demo experiments docs test fuzz gpu-check lint format bench debug clang sanitize tsan wheel dist-check \
+	wheel-requirements clean
 .DELETE_ON_ERROR:
 
 help:
@@ -32,10 +33,12 @@ help:
 	@echo 'make format      let ruff and clang-format fix what they can'
 	@echo 'make bench       compare with PyTorch and JAX (ROUNDS=5)'
 	@echo 'make debug       run the suite on a build with bounds checks'
+	@echo 'make clang       run the tests of invariances on a build by Clang, without warnings (CLANG=clang++)'
 	@echo 'make sanitize    run the suite on a build with AddressSanitizer and UBSan'
 	@echo 'make tsan        run the threading tests on a build with ThreadSanitizer'
 	@echo 'make wheel       build a wheel and a source archive in dist/'
 	@echo 'make dist-check  install both away from the source tree and run the suite'
+	@echo 'make wheel-requirements   resolve what the tests of every wheel of a release need'
 	@echo 'make clean       remove everything that was built'
 
 # --- environment and build ---------------------------------------------------------------------------------------
@@ -130,6 +133,15 @@ format: $(VENV)/built $(VENV)/lint
 debug: $(VENV)/built $(VENV)/test
 	MINIGRAD_DEBUG=1 $(IN)/python setup.py -q build --build-lib build/debug/lib
 	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/debug/lib:$(CURDIR)/examples MINIGRAD_EXPECT_BUILD=build/debug/lib $(IN)/pytest $(PARALLEL) $(ARGS)
+
+# What differs between compilers is which products and sums they fuse, and so the bits of a result.
+clang: CLANG = clang++
+clang: INVARIANCES = tests/facts/test_invariance.py tests/facts/test_batches.py tests/ops/test_batch_norm_ops.py \
+	tests/engine/test_threads.py::test_same_bits_for_any_number_of_threads
+clang: $(VENV)/built $(VENV)/test
+	CXX=$(CLANG) CXXFLAGS=-Werror $(IN)/python setup.py -q build --build-lib build/clang/lib
+	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/clang/lib:$(CURDIR)/examples MINIGRAD_TEST_DEVICES=cpu \
+	MINIGRAD_EXPECT_BUILD=build/clang/lib $(IN)/pytest $(PARALLEL) $(INVARIANCES) $(ARGS)
 
 # CPython itself leaks at exit and needs the sanitizer loaded first; PYTHONMALLOC=malloc lets the sanitizer see every
 # allocation. An allocation that is too large must raise MemoryError rather than abort. Freed memory is quarantined for

@@ -75,8 +75,7 @@ MG_INLINE T gate_slope(T slope, T y) {
 
 template <class T>
 MG_INLINE void hyperbolic(int64_t n, T* y) {
-#pragma omp simd
-    for (int64_t j = 0; j < n; j++) y[j] = tanh(y[j]);
+    for_each<T>(n, [=](int64_t j) MG_INLINED { y[j] = tanh(y[j]); });
 }
 
 // ---- one row, normalized ------------------------------------------------------------------------------------------
@@ -237,8 +236,7 @@ MG_INLINE void lstm(const Rows<T>& r, int64_t t, int64_t n, const Scratch<T>& sc
         }
         m = scratch.m;
     }
-#pragma omp simd
-    for (int64_t j = 0; j < H; j++) h[j] = o[j] * tanh(m[j]);
+    for_each<T>(H, [=](int64_t j) MG_INLINED { h[j] = o[j] * tanh(m[j]); });
 }
 
 template <class T>
@@ -261,12 +259,11 @@ MG_INLINE void lstm_backward(const Rows<T>& r, int64_t t, int64_t n, const T* __
                    static_cast<const T*>(nullptr), dm);
     else
         copy(H, next, dm);
-#pragma omp simd
-    for (int64_t j = 0; j < H; j++) {
+    for_each<T>(H, [=](int64_t j) MG_INLINED {
         const T y = tanh(dm[j]);
         d_o[j] = dh[j] * y;
         dm[j] = dh[j] * o[j] * (1 - y * y);
-    }
+    });
     if (r.norm_cell) {
         if (r.raw_c) {
 #pragma omp simd
@@ -301,12 +298,11 @@ MG_INLINE void gru(const Rows<T>& r, int64_t t, int64_t n) {
     gate(2 * H, T(r.slope), a);
     const T* __restrict reset = a, * __restrict update = a + H;
     T* __restrict candidate = a + 2 * H;
-#pragma omp simd
-    for (int64_t j = 0; j < H; j++) {
-        const T y = tanh(x[j] + reset[j] * candidate[j]), w = r.swap ? 1 - update[j] : update[j];
+    for_each<T>(H, [=, swap = r.swap](int64_t j) MG_INLINED {
+        const T y = tanh(x[j] + reset[j] * candidate[j]), w = swap ? 1 - update[j] : update[j];
         candidate[j] = y;
         next[j] = y + w * (h[j] - y);
-    }
+    });
 }
 
 template <class T>

@@ -34,18 +34,25 @@ using Vector = typename VectorOf<T, REGISTER>::type;
 template <class T>
 constexpr int LANES = REGISTER / sizeof(T);
 
-// f of every lane. A float32 function is vectorized; the float64 functions call the C library.
+// f(i) for every i < n, where f calls functions of T: those of float32 are vectorized, those of float64 are the C
+// library's.
+template <class T, class Index, class F>
+MG_INLINE void for_each(Index n, F f) {
+    if constexpr (sizeof(T) == 4) {
+#pragma omp simd
+        for (Index i = 0; i < n; i++) f(i);
+    } else {
+        for (Index i = 0; i < n; i++) f(i);
+    }
+}
+
+// f of every lane
 template <class T, class F>
 MG_INLINE Vector<T> map(Vector<T> v, F f) {
     typedef Vector<T> Lanes __attribute__((may_alias));
     alignas(REGISTER) T lane[LANES<T>];
     *reinterpret_cast<Lanes*>(lane) = v;  // memcpy would go through memory
-    if constexpr (sizeof(T) == 4) {
-#pragma omp simd
-        for (int i = 0; i < LANES<T>; i++) lane[i] = f(lane[i]);
-    } else {
-        for (int i = 0; i < LANES<T>; i++) lane[i] = f(lane[i]);
-    }
+    for_each<T>(LANES<T>, [&](int i) MG_INLINED { lane[i] = f(lane[i]); });
     return *reinterpret_cast<Lanes*>(lane);
 }
 

@@ -119,9 +119,9 @@ namespace {
 std::vector<uintptr_t> used;
 
 void add_addresses(const std::vector<uintptr_t>& more) {
-    const auto before = static_cast<std::ptrdiff_t>(used.size());
-    used.insert(used.end(), more.begin(), more.end());
-    std::inplace_merge(used.begin(), used.begin() + before, used.end());
+    std::vector<uintptr_t> both(used.size() + more.size());
+    std::merge(used.begin(), used.end(), more.begin(), more.end(), both.begin());
+    used.swap(both);
 }
 
 void forget_addresses() {

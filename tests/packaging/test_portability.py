@@ -22,7 +22,8 @@ pytestmark = pytest.mark.skipif(not SOURCES, reason="no sources beside these tes
 
 def check(compiler, file, *flags, target):
     build = runpy.run_path(str(ROOT / "setup.py"))
-    command = [*shlex.split(compiler), *build["COMMON"], *build["KERNEL"], *flags, "-Werror", file]
+    fused = build["FUSED"]["clang" if "clang" in compiler else "gcc"]
+    command = [*shlex.split(compiler), *build["COMMON"], *build["KERNEL"], fused, *flags, "-Werror", file]
 
     def output(*options):
         done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True)
