@@ -202,6 +202,11 @@ dist-check: wheel
 		rm -rf "$$folder"; \
 	done
 
+# Asks the index, downloads nothing.
+wheel-requirements: $(IN)/python
+	$(FETCH) "$$(grep -o 'cibuildwheel==[0-9.]*' .github/workflows/wheels.yml)"
+	PATH=$(CURDIR)/$(IN):$$PATH $(IN)/python tests/packaging/resolve_wheels.py
+
 clean:
 	rm -rf build dist wheelhouse *.egg-info $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.png
 	find minigrad cext tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +

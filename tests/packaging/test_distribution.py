@@ -80,3 +80,31 @@ def test_pre_commit_has_the_linters_of_the_extra(project):
     lint = dict(line.split("==") for line in project["project"]["optional-dependencies"]["lint"])
     packages = {"ruff-pre-commit": "ruff", "cython-lint": "cython-lint", "mirrors-clang-format": "clang-format"}
     assert hooks == {repository: lint[package] for repository, package in packages.items()}
+
+
+def test_no_extra_installs_the_empty_releases_of_mpich(project):
+    """On systems for which MPICH has no wheel, pip would choose version 0.0.0, which holds nothing."""
+    extras = project["project"]["optional-dependencies"].values()
+    lines = [line for extra in extras for line in extra if line.startswith("mpich")]
+    assert set(lines) == {"mpich>=5"}
+
+
+def test_the_tests_of_musl_wheels_import_what_is_installed_for_them(project):
+    override = next(o for o in project["tool"]["cibuildwheel"]["overrides"] if o["select"] == "*-musllinux*")
+    assert not override["test-extras"]
+    folders = override["test-command"].partition(" auto ")[2].split()
+    files = [path for folder in folders for path in (ROOT / "tests" / folder).rglob("*.py")]
+    assert len(files) > 50
+    absent = re.compile(r"^ *(?:import|from) (?:sklearn|matplotlib|mpi4py|scipy|tqdm)\b", re.MULTILINE)
+    assert not [path for path in files if absent.search(path.read_text(encoding="utf-8"))]
+
+
+def test_uv_notices_every_kind_of_file_that_is_built_or_installed(project):
+    """It compares these files alone before it keeps what it has built of a path."""
+    keys = [key["file"] for key in project["tool"]["uv"]["cache-keys"]]
+    known = {path for key in keys for path in ROOT.glob(key)}
+    patterns = project["tool"]["setuptools"]["package-data"]["*"]
+    packaged = {path for pattern in ("*.py", *patterns) for path in (ROOT / "minigrad").rglob(pattern)}
+    sources = {path for path in (ROOT / "cext").rglob("*.*") if path.suffix in {".pyx", ".pxd", ".cpp", ".hpp", ".inc"}}
+    assert len(sources) > 50
+    assert not {ROOT / "setup.py", *packaged, *sources} - known
