@@ -108,3 +108,10 @@ def test_uv_notices_every_kind_of_file_that_is_built_or_installed(project):
     sources = {path for path in (ROOT / "cext").rglob("*.*") if path.suffix in {".pyx", ".pxd", ".cpp", ".hpp", ".inc"}}
     assert len(sources) > 50
     assert not {ROOT / "setup.py", *packaged, *sources} - known
+
+
+def test_uv_locks_extras_apart_that_exclude_each_other(project):
+    """CUDA 12 excludes CUDA 13, which the release of PyTorch in `peers` is built for."""
+    conflicts = [{entry["extra"] for entry in group} for group in project["tool"]["uv"]["conflicts"]]
+    assert {"cuda12x", "cuda13x"} in conflicts
+    assert {"cuda12x", "peers"} in conflicts
