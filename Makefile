@@ -139,7 +139,7 @@ clang: CLANG = clang++
 clang: INVARIANCES = tests/facts/test_invariance.py tests/facts/test_batches.py tests/ops/test_batch_norm_ops.py \
 	tests/engine/test_threads.py::test_same_bits_for_any_number_of_threads
 clang: $(VENV)/built $(VENV)/test
-	CXX=$(CLANG) CXXFLAGS=-Werror $(IN)/python setup.py -q build --build-lib build/clang/lib
+	CXX="$(CLANG) -Werror" $(IN)/python setup.py -q build --build-lib build/clang/lib
 	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/clang/lib:$(CURDIR)/examples MINIGRAD_TEST_DEVICES=cpu \
 	MINIGRAD_EXPECT_BUILD=build/clang/lib $(IN)/pytest $(PARALLEL) $(INVARIANCES) $(ARGS)
 
