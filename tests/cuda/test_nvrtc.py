@@ -47,7 +47,7 @@ def test_compiles(file, dtype, architecture):
 def test_kernels_take_no_more_than_documented(file, architecture):
     code, options = build(file, architecture)
     log = made_once(lambda: messages(code, options).encode(), code, options, version()).decode()
-    found, table = resources(log), read_table()
+    found, table = resources(log), read_table(version())
     assert set(found) >= {name for of, name, dtype in EVERY if (of, dtype) == (file, "float32")}
     for name, used in found.items():
         limit = table[name, architecture]
