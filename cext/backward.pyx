@@ -15,8 +15,8 @@ from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport dtype_of
 from minigrad.engine.ops.arguments cimport kind_of
 from minigrad.engine.tape cimport (
-    AFTER, Node, Pass, Place, Visit, accumulate, add_to, begin_pass, bury, current_observer, current_run, end_pass,
-    function_op, gradient_node, identity_op, leaf_op, owned, recording, replace, saved_shapes, set_recording,
+    AFTER, Listener, Node, Pass, Visit, accumulate, add_to, begin_pass, bury, current_listener, end_pass, function_op,
+    gradient_node, identity_op, leaf_op, owned, recording, replace, running_pass, saved_shapes, set_recording,
     show_collector, track, track_many,
 )
 from minigrad.engine.tape import GradientError
@@ -37,7 +37,7 @@ cdef int add_node(Pass walk, Node node) except -1:
     Py_INCREF(node)
     found.sequence, found.node = node.sequence, <PyObject*>node
     found.gradient = NULL
-    found.wanted = found.exclusive = False
+    found.wanted = found.exclusive = found.end = False
     walk.visits.push_back(found)
     return 0
 
@@ -45,11 +45,12 @@ cdef int add_node(Pass walk, Node node) except -1:
 cdef int collect(Pass walk, list roots, int64_t floor) except -1:
     """Add every node that a root depends on, and sort them.
 
-    The search does not go past a node whose number is `floor` or less: `floor` is the number of the oldest target,
-    on which nothing older can depend. This calls no Python code, so no other pass runs in the meantime.
+    The search does not go past nodes that the pass has already, and those whose number is `floor` or less: `floor` is
+    the number of the oldest target, on which nothing older can depend. This calls no Python code, so no other pass runs
+    in the meantime.
     """
     cdef Node node
-    cdef size_t k = 0
+    cdef size_t k = walk.visits.size()
     cdef int i
     for root in roots:
         add_node(walk, gradient_node(<Array>root))
@@ -166,17 +167,20 @@ cdef list run(Pass walk, list targets, dict positions, bint retain):
     cdef Node node
     cdef Array g
     cdef bint arrived
+    cdef Listener listener
     cdef Call call
     while left > 0:
         left -= 1
         here = &walk.visits[left if order.empty() else order[left]]
         node = <Node>here.node
+        if here.end:
+            continue
         if here.wanted and here.gradient != NULL and node.hooks is not None:
             call.op = NULL          # the kernels of a hook are attributed to the hook's operations
             run_hooks(node, here)
-        observer = current_observer() if here.wanted else None
-        if observer is not None:
-            observer.entered(node.sequence, node.op.name, gradients_of(here))
+        listener = current_listener() if here.wanted else None
+        if listener is not None:
+            (<object>listener).entered(node.sequence, node.op.name, gradients_of(here))
         call.cover(begin(node.op), True)
         arrived = here.wanted and here.gradient != NULL
         g = taken(here) if arrived else None
@@ -189,13 +193,16 @@ cdef list run(Pass walk, list targets, dict positions, bint retain):
                 call_grad_hooks(node)
         if leads_on(node):
             if arrived:
-                run_node(node, g, &call)
+                if node.current_versions() != node.versions:
+                    raise GradientError(f"[{node.op.name}] a tensor saved for backward was written in place "
+                                        f"afterwards: saved shapes {saved_shapes(node)}{node.recorded_at()}")
+                node.op.differentiate(node, g)
             if not retain and node.passes == 1:
                 node.freed = True
                 node.drop()
         g = None
-        if observer is not None:
-            observer.left(node.sequence)
+        if listener is not None:
+            (<object>listener).left(node.sequence)
         walk.leave(here)
         bury()
     return found
@@ -237,17 +244,6 @@ cdef int deliver(Visit* here, Array g, list found, list targets, dict positions)
             found[k] = owned(<Array>part, alone)
             alone = False           # the second of two equal targets gets a copy
     return 0
-
-
-cdef int run_node(Node node, Array g, Call* call) except -1:
-    while type(node.extra) is Place:        # several times in nested runs
-        call.op = NULL                      # the kernels of a second run are attributed to its operations
-        (<Place>node.extra).run.restore(node)
-        call.cover(begin(node.op), True)
-    if node.current_versions() != node.versions:
-        raise GradientError(f"[{node.op.name}] a tensor saved for backward was written in place afterwards: "
-                            f"saved shapes {saved_shapes(node)}{node.recorded_at()}")
-    return node.op.differentiate(node, g)
 
 
 cdef int call_grad_hooks(Node node) except -1:
@@ -322,6 +318,47 @@ cdef int call_back(Pass ended) except -1:
     return 0
 
 
+cdef int continue_pass(Node node, list roots, list grads) except -1:
+    """Send the gradients of a second computation of the outputs of `node` to its inputs.
+
+    The inner pass ends at the inputs of `node`, and adds to the gradients that the running pass has collected there,
+    in the order in which that one would have added them.
+    """
+    cdef Pass outer = running_pass(), inner = begin_pass()
+    cdef Visit* here
+    cdef Visit* there
+    cdef dict wanted = {}
+    cdef Node root
+    cdef int i
+    cdef size_t k, ends
+    try:
+        for i in range(node.inputs):
+            if node.slots[i].edge != NULL:
+                add_node(inner, <Node>node.slots[i].edge)
+        ends = inner.visits.size()
+        for k in range(ends):
+            inner.visits[k].end = True
+            there = outer.visit_of(inner.visits[k].node)
+            if there != NULL and there.wanted:
+                wanted[<size_t>inner.visits[k].node] = ()
+                inner.visits[k].swap_gradients(there[0])
+        collect(inner, roots, INT64_MIN)
+        mark(inner, wanted)
+        for y, g in zip(roots, grads):
+            root = gradient_node(<Array>y)
+            add_to(inner.visit_of(<PyObject*>root), (<Array>y).output, <Array>g)
+        run(inner, [], wanted, recording())
+        for k in range(inner.visits.size()):
+            here = &inner.visits[k]
+            if here.end and here.wanted:
+                here.swap_gradients(outer.visit_of(here.node)[0])
+    finally:
+        end_pass(inner)
+    if inner.callbacks is not None:
+        call_back(inner)
+    return 0
+
+
 cdef int composed_backward(Node node, object composition, list inputs, Array g) except -1:
     """Send the gradients of a fused operation through its composition, so that they can be differentiated again.
 
@@ -359,9 +396,8 @@ cdef int run_hooks(Node node, Visit* here) except -1:
     """Call the hooks of a node with the gradient that has arrived, which they may replace."""
     cdef Array before
     cdef bint alone = Py_REFCNT(here.gradient) == 1
-    run = current_run()
-    if run is not None:
-        run.calls_hook()
+    if current_listener() is not None:
+        (<object>current_listener()).calls_hook()
     for output, hook in list(node.hooks):
         if output == AFTER:
             continue
@@ -396,9 +432,8 @@ def differentiate(list roots: list[Tensor], list grads: list[Tensor | None], lis
     cdef Call _call = begin(None)
     cdef Array root
     cdef list seeds = []
-    run = current_run()
-    if targets is None and run is not None:
-        run.before_backward()
+    if targets is None and current_listener() is not None:
+        (<object>current_listener()).before_backward()
     for y, g in zip(roots, grads):
         root = <Array?>y
         if not root.needs_grad:

@@ -25,7 +25,7 @@ from minigrad.engine.recording cimport restore
 from minigrad.engine.recording import Recording
 from minigrad.engine.surroundings import surroundings
 from minigrad.engine.tape import checks_gradients
-from minigrad.engine.tape cimport Node, current_observer, current_run, recording, set_run
+from minigrad.engine.tape cimport Listener, Node, current_listener, recording, set_listener
 from minigrad.engine.trees import mapped
 
 cdef extern from "Python.h":
@@ -70,8 +70,8 @@ def key_of(tree: Any, tensors: list[Tensor]) -> tuple[Any, ...]:
 
 
 def is_watched() -> bool:
-    """Whether something observes each operation: recompute, a recording, an observer, a profile or detect_anomaly."""
-    return current_run() is not None or current_observer() is not None or is_intercepted() or checks_gradients()
+    """Whether something observes each operation: a listener, a profile or detect_anomaly."""
+    return current_listener() is not None or is_intercepted() or checks_gradients()
 
 
 cdef Array twin(Array x):
@@ -183,8 +183,8 @@ cdef bint has_items(dict items, list known) except -1:
 @cython.binding(False)
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
-cdef class Watch:
-    """Notes what a run of a step depends on. It is set like a run of `recompute`, see `tape.set_run`."""
+cdef class Watch(Listener):
+    """Notes what a run of a step depends on."""
     cdef int64_t since
     cdef dict tensors       # id -> (weak reference, requires grad, alias) of each older tensor
     cdef dict written       # address of a buffer -> (alias, version) before the first write
@@ -221,9 +221,6 @@ cdef class Watch:
     def before_set(self) -> None:
         refuse_in_capture("set_, which makes another tensor of one: write in place, as with copy_")
 
-    def before_backward(self) -> None:
-        pass
-
     def touches_grad(self, Array leaf, bint replaced) -> None:
         if leaf.moment < self.since and id(leaf) not in self.leaves:
             grad = leaf.grad_
@@ -241,27 +238,15 @@ cdef class Watch:
         """The current gradients of the leaves whose gradients the run has read or replaced."""
         return [(leaf, (<Array>leaf).grad_) for leaf, _, _ in self.leaves.values()]
 
-    def recorded(self, Node node, outs: tuple[Tensor, ...]) -> object:
-        return node
-
-    def entered(self, module: Any) -> None:
+    def calls_module(self, module: Any) -> None:
         if id(module) not in self.modules:
             self.find(surroundings(module, ()))
 
     def calls_hook(self) -> None:
         refuse_in_capture("a hook")
 
-    def has_hooks(self, Node node) -> bool:
+    def adds_hook(self, x: Tensor) -> bool:
         refuse_in_capture("a hook")
-
-    def repeated(self) -> bool:
-        return False
-
-    def drawn_before(self, blocks: int) -> None:
-        return None
-
-    def drew(self, blocks: int, drawn: list[int]) -> None:
-        pass
 
 
 @cython.final
@@ -305,7 +290,7 @@ cdef class Step:
         if not self.recording.begin():
             self.recording = None
             return
-        set_run(watch)
+        set_listener(watch)
         try:
             result = function(*args, **kwargs)
             self.check_arguments(tensors, before)
@@ -315,7 +300,7 @@ cdef class Step:
             self.result = self.kept(result, watch)
             del result
         finally:
-            set_run(None)
+            set_listener(None)
             self.recording.end()
         self.check_stored(watch)
         self.known = watch.known

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport Array, shape_of
 from minigrad.engine.backward cimport function_backward
 from minigrad.engine.dtype cimport dtype_of, itemsize
-from minigrad.engine.tape cimport Node, Place, gradient_node, saved_arrays
+from minigrad.engine.tape cimport Node, gradient_node, saved_arrays
 
 
 cdef list history_of(list roots):
@@ -169,5 +169,5 @@ def options(*roots: Tensor) -> dict[int, tuple[Any, ...]]:
         node = entry
         extra = node.extra if type(node.extra) is tuple else (node.extra,)
         found[node.sequence] = tuple([value for value in extra
-                                      if value is not None and not isinstance(value, (Array, Place))])
+                                      if value is not None and not isinstance(value, Array)])
     return found

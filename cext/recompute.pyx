@@ -1,24 +1,16 @@
-"""Recomputation: a function that saves nothing for the backward pass runs again when the pass needs its values.
+"""Recomputation: a function that saves nothing for the backward pass runs again when the pass reaches it.
 
-The first run records ordinary nodes with their edges, so the tape is that of the plain function: recorded passes, hooks
-and captured tensors need no special treatment. When the function returns, `Run` drops the values that these nodes have
-saved. The first backward pass that reaches one of them runs the function again. The second run has to record the same
-operations with the same edges. The values that each operation saves move to the node of the first run, which also takes
-the place of the new node as the maker of the results, so there is no second tape.
+A call of the function is one node of the tape. The first run is recorded as usual, but its nodes die when the function
+returns, because the results get the node of the call instead. The inputs of that node are the tensors from outside that
+the run has read. In a backward pass, the function runs again, and an inner pass takes the gradients of the results to
+the inputs. So hooks, nested uses and derivatives of every order need no special treatment.
 
-The tape notifies a run of everything that the function reads, writes and draws (`tape.set_run`). The second run has to
-read the same tensors in the same order. Tensors made during a run are not compared, because they follow from the rest;
-`Array.moment` distinguishes them from older ones. Runs may be nested. The part of the tape that a second run fills
-already belongs to the first runs around it, so a second run does not notify them.
+`FirstRun` notes what the function reads, draws and writes; `SecondRun` checks that it does the same again.
 """
 import os
 import threading
 
-cimport cython
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
-from libcpp.vector cimport vector
 
 from collections.abc import Callable
 from typing import Any
@@ -26,32 +18,34 @@ from weakref import ref
 
 from minigrad.engine import calls
 from minigrad.engine.array cimport (
-    Array, alias, device_name, empty_as, first_element, next_moment, point, same_shape, shape_of, version,
+    Array, alias, device_name, empty_as, first_element, next_moment, point, shape_of, version,
 )
 from minigrad.engine.backend cimport backend
+from minigrad.engine.backward cimport continue_pass
 from minigrad.engine.dtype cimport dtype_of
 from minigrad.engine.tape cimport (
-    Node, Place, accumulate, bury, count_saved, current_run, last_sequence, set_recording, set_run,
+    Listener, Node, Op, current_listener, described, gradient_node, is_leaf, last_sequence, set_listener,
+    set_recording, show_collector, track_many,
 )
 from minigrad.engine.tape import GradientError
+from minigrad.engine.trees import leaves
 
-cdef extern from "Python.h":
-    Py_ssize_t Py_REFCNT(PyObject*)
 
-ctypedef PyObject* Reference
+cdef Op recompute_op = described("recompute", run_again, "y = f(x…), of which nothing is saved",
+                                 "dx: the derivative of f, which runs again", "x…", "y…", "")
 
 
 cdef Array copied(Array x):
-    """A copy of x, with the version of its memory."""
+    """A copy of x, with the version of its memory, of which no listener is told."""
     cdef Array out
-    run = set_run(None)         # a backend may compute with tensors itself
+    before = set_listener(None)
     try:
         out = empty_as(x, x.code)
         backend(x).copy(x, out)
         out.buffer.version = x.buffer.version
         return out
     finally:
-        set_run(run)
+        set_listener(before)
 
 
 cdef object rebuilt(object tree):
@@ -63,15 +57,360 @@ cdef object rebuilt(object tree):
     return tree
 
 
-cdef bint holds(object tree, object x):
-    """Whether x is the value itself or inside its lists, tuples and dicts."""
-    if isinstance(tree, (list, tuple, dict)):
-        return any([holds(part, x) for part in (tree.values() if isinstance(tree, dict) else tree)])
-    return tree is x
+cdef object changed(str what):
+    return GradientError(f"[recompute] expected what the function reads to stay as it is until the backward pass, but "
+                         f"{what}")
 
 
-cdef bint alike(Array a, Array b) noexcept:
-    return a.code == b.code and a.buffer.device == b.buffer.device and same_shape(a, b)
+cdef object differs(str what):
+    return GradientError(f"[recompute] expected the second run of the function to do the same as the first, got {what}: "
+                         f"it may depend only on tensors, on the modes of modules and on minigrad's random numbers, "
+                         f"and on values that stay the same")
+
+
+cdef class FirstRun(Listener):
+    """A call of a function, and what it depends on."""
+    cdef object function
+    cdef tuple args
+    cdef dict kwargs
+    cdef int64_t began, ended       # the moments, which tell tensors that the run makes from others
+    cdef list reads                 # in order: (weak reference, version, whether it requires grad) of older tensors
+    cdef list inputs                # those of them that require grad, during the run
+    cdef dict writes                # id -> (weak reference, first values) of each older tensor that is written
+    cdef list ops                   # see `outline`
+    cdef list modules               # (weak reference, class name, whether it is training) of each call of a module
+    cdef list drawn                 # (number of blocks, what the generator returned) of random numbers
+    cdef object lock
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.function, self.args, self.kwargs = function, rebuilt(args), rebuilt(kwargs)
+        self.reads, self.inputs, self.writes = [], [], {}
+        self.ops, self.modules, self.drawn = [], [], []
+        self.lock = threading.RLock()
+
+    def run(self) -> Any:
+        """Run the function, and return its result with the call as its history."""
+        cdef list given = [x for x in leaves((self.args, self.kwargs)) if isinstance(x, Array)], outs
+        versions, since = [version(<Array>x) for x in given], last_sequence()
+        self.outer, self.began = current_listener(), next_moment()
+        set_listener(self)
+        try:
+            result = self.function(*rebuilt(self.args), **rebuilt(self.kwargs))
+        finally:
+            set_listener(self.outer)
+            self.outer, self.ended = None, next_moment()
+        for x, known in zip(given, versions):
+            if version(<Array>x) != known:
+                raise GradientError(f"[recompute] expected a function that leaves its arguments as they are, got one "
+                                    f"that writes to {self.name_of(x)} in place: let it work on a copy")
+        self.check_writes()
+        outs = results_since(result, self.began)
+        made, older = history_since(outs, since, self.began)
+        inputs = {id(x): x for x in self.inputs if id(gradient_node(<Array>x)) in older}
+        if outs and inputs:
+            track_many(recompute_op, outs, list(inputs.values()), [], (self,))
+            for y in outs:      # the function may lead to what it has returned
+                show_collector(<Array>y)
+        self.inputs = None
+        if any([reference() is not None for reference in made]):
+            raise GradientError("[recompute] expected a function that keeps no leaf that it makes, as its second run "
+                                "makes another one, which gets the gradient: make it outside of the function")
+        return result
+
+    cdef int check_writes(self) except -1:
+        """Refuse writes that the second run could not repeat."""
+        for reference, known, _ in self.reads:
+            x = reference()
+            if x is not None and id(x) not in self.writes and version(<Array>x) != known:
+                raise self.foreign_write(x)
+        self.writes = {key: entry for key, entry in self.writes.items() if entry[0]() is not None}
+        cdef set found = set()
+        for reference, _ in self.writes.values():   # of memory that tensors share, each could not have its own again
+            x = reference()
+            if <size_t>(<Array>x).buffer in found:
+                raise GradientError(f"[recompute] expected a function that writes to memory of one tensor, got one "
+                                    f"that writes to {self.name_of(x)}, which shares it with another")
+            found.add(<size_t>(<Array>x).buffer)
+        return 0
+
+    cdef object foreign_write(self, object x):
+        """The error for a recorded write to a tensor from outside."""
+        return GradientError(f"[recompute] expected a function that writes only to tensors of its own while operations "
+                             f"are recorded, got one that changes {self.name_of(x)}: let it work on a copy, or write "
+                             f"under minigrad.no_grad()")
+
+    cdef str name_of(self, object x):
+        """The name by which the user knows a tensor."""
+        for key, value in [*enumerate(self.args), *self.kwargs.items()]:
+            if any([x is part for part in leaves((value,))]):
+                return f"{'' if value is x else 'a tensor in '}argument {key!r}"
+        for reference, kind, _ in self.modules:
+            for key, value in vars(reference()).items() if reference() is not None else ():
+                if value is x:
+                    return f"{kind}.{key}"
+        return f"a tensor of shape {shape_of(<Array>x)} and {dtype_of((<Array>x).code)}"
+
+    # ── notifications ──
+
+    def read(self, Array x: Tensor) -> None:
+        Listener.read(self, x)
+        if x.moment < self.began:
+            self.reads.append((ref(x), version(x), bool(x.needs_grad)))
+            if x.needs_grad:
+                self.inputs.append(x)
+
+    def before_write(self, Array x: Tensor) -> None:
+        """Note the values of a tensor, and of those that share its memory, unless the run made them."""
+        cdef list found = [x] if x.moment < self.began else []
+        Listener.before_write(self, x)
+        if x.buffer.references > 1:
+            found += [y for y in [reference() for reference, _, _ in self.reads]
+                      if y is not None and (<Array>y).buffer == x.buffer]
+        for y in found:
+            if id(y) not in self.writes:
+                self.writes[id(y)] = ref(y), copied(<Array>y)
+
+    def before_recorded_write(self, Array x: Tensor) -> None:
+        if x.moment < self.began:
+            raise self.foreign_write(x)
+
+    def before_set(self) -> None:
+        raise GradientError("[set_] a function that recompute was given cannot make another tensor of one: it runs "
+                            "again within a backward pass; write in place, as with copy_")
+
+    def before_backward(self) -> None:
+        raise GradientError("[recompute] expected a function that adds to no tensor's grad, which its second run would "
+                            "do again, got one that calls backward: use minigrad.grad in it")
+
+    def recorded(self, sequence: int, op: str, outs: tuple[Tensor, ...]) -> None:
+        Listener.recorded(self, sequence, op, outs)
+        self.ops.append(outline(op, outs, self.began))
+
+    def calls_module(self, module: Any) -> None:
+        Listener.calls_module(self, module)
+        self.modules.append((ref(module), type(module).__name__, bool(getattr(module, "training", False))))
+
+    def drew(self, blocks: int, drawn: list[int]) -> None:
+        Listener.drew(self, blocks, drawn)
+        self.drawn.append((blocks, drawn))
+
+
+cdef class SecondRun(Listener):
+    """Another run of the function, in a backward pass."""
+    cdef FirstRun first
+    cdef int64_t began
+    cdef size_t position, op, module, draw      # how many reads, operations, ... it has repeated
+    cdef int outputs
+    cdef list memory                # (tensor, its memory) of those that the function writes
+    cdef object difference          # the first one, which the function may have caught
+    cdef object thread
+
+    def __cinit__(self, FirstRun first):
+        self.first, self.memory, self.thread = first, [], threading.get_ident()
+
+    cdef list run(self, Node node):
+        """The results that require grad."""
+        cdef FirstRun first = self.first
+        self.outputs = node.outputs
+        for reference, known, _ in first.reads:
+            x = reference()
+            if x is not None and id(x) not in first.writes and version(<Array>x) != known:
+                raise changed(f"{first.name_of(x)} was written in place")
+        self.outer, self.began = current_listener(), next_moment()
+        recording = set_recording(True)
+        running.append(self)
+        set_listener(self)
+        try:
+            self.bring_back_first_values()
+            outs = results_since(first.function(*rebuilt(first.args), **rebuilt(first.kwargs)), self.began)
+            if self.difference is None:
+                self.check_end(outs)
+            if self.difference is not None:
+                raise self.difference
+        except BaseException as error:
+            error.add_note("in the second run of a function that recompute was given, within a backward pass")
+            raise
+        finally:
+            set_listener(self.outer)
+            set_recording(recording)
+            self.outer = None
+            self.restore_memory()
+            running.remove(self)
+        return outs
+
+    cdef int bring_back_first_values(self) except -1:
+        """Let the tensors that the function writes have the values that they had in its first run."""
+        for reference, values in self.first.writes.values():
+            x = reference()
+            if x is None:
+                continue
+            if layout(<Array>x) != layout(<Array>values):
+                raise changed(f"{self.first.name_of(x)} became another tensor")
+            self.memory.append((x, alias(<Array>x)))
+            point(<Array>x, copied(<Array>values))
+        return 0
+
+    cdef int restore_memory(self) except -1:
+        for x, memory in self.memory:
+            point(<Array>x, <Array>memory)
+        self.memory = []
+        return 0
+
+    cdef int check_end(self, list outs) except -1:
+        cdef FirstRun first = self.first
+        if self.op < <size_t>len(first.ops):
+            self.stop(differs(f"{self.op} recorded operations instead of {len(first.ops)}"))
+        if self.module < <size_t>len(first.modules) or self.draw < <size_t>len(first.drawn):
+            self.stop(differs("fewer calls of modules, or fewer random numbers"))
+        if self.position < <size_t>len(first.reads):
+            x = first.reads[self.position][0]()
+            name = "a tensor that is gone" if x is None else first.name_of(x)
+            self.stop(changed(f"{name} is not read any more"))
+        if <int>len(outs) != self.outputs:
+            self.stop(differs(f"{len(outs)} results that require grad instead of {self.outputs}"))
+        return 0
+
+    cdef int stop(self, object difference) except -1:
+        if self.difference is None:
+            self.difference = difference
+        raise self.difference
+
+    # ── notifications ──
+
+    def read(self, Array x: Tensor) -> None:
+        Listener.read(self, x)
+        if x.moment >= self.began:
+            return
+        if self.position >= <size_t>len(self.first.reads):
+            self.stop(changed(f"{self.first.name_of(x)} is read, which the first run has not read: a function that "
+                              f"keeps a state has to write it in place, as with copy_"))
+        reference, known, needed_grad = self.first.reads[self.position]
+        self.position += 1
+        if reference() is not x:
+            was = "a tensor that is gone" if reference() is None else self.first.name_of(reference())
+            self.stop(changed(f"{self.first.name_of(x)} is read where the first run has read {was}: a function that "
+                              f"keeps a state has to write it in place, as with copy_"))
+        if version(x) != known:
+            self.stop(changed(f"{self.first.name_of(x)} was written in place"))
+        if bool(x.needs_grad) != needed_grad:
+            now = "no longer" if needed_grad else "now"
+            self.stop(changed(f"{self.first.name_of(x)} {now} requires grad"))
+
+    def before_write(self, Array x: Tensor) -> None:
+        if x.moment < self.began and id(x) not in self.first.writes:
+            self.stop(differs(f"a write to {self.first.name_of(x)}"))
+
+    def before_recorded_write(self, Array x: Tensor) -> None:
+        if x.moment < self.began:
+            raise self.first.foreign_write(x)
+
+    def before_set(self) -> None:
+        self.first.before_set()
+
+    def before_backward(self) -> None:
+        self.first.before_backward()
+
+    def adds_hook(self, Array x: Tensor) -> bool:
+        """To older tensors, the first run has added it."""
+        return x.moment >= self.began and Listener.adds_hook(self, x)
+
+    def recorded(self, sequence: int, op: str, outs: tuple[Tensor, ...]) -> None:
+        Listener.recorded(self, sequence, op, outs)
+        if self.op >= <size_t>len(self.first.ops):
+            self.stop(differs(f"another operation, [{op}], after the last of the first run"))
+        now, was = outline(op, outs, self.began), self.first.ops[self.op]
+        self.op += 1
+        if now[:2] != was[:2]:
+            self.stop(differs(f"{text_of(now[0], now[1])}, instead of {text_of(was[0], was[1])}"))
+        if now != was and repr(now) != repr(was):       # NaN is not equal to itself
+            self.stop(differs(f"[{op}] with {', '.join(map(str, now[2]))} instead of {', '.join(map(str, was[2]))}"))
+
+    def calls_module(self, module: Any) -> None:
+        Listener.calls_module(self, module)
+        kind, training = type(module).__name__, bool(getattr(module, "training", False))
+        if self.module >= <size_t>len(self.first.modules) or self.first.modules[self.module][1] != kind:
+            self.stop(differs(f"a call of {kind} that the first run has not made"))
+        reference, _, was_training = self.first.modules[self.module]
+        self.module += 1
+        if reference() is not None and reference() is not module:
+            self.stop(changed(f"a {kind} was replaced by another one"))
+        if training != was_training:
+            modes = "evaluation", "training"
+            self.stop(changed(f"{kind} went from {modes[was_training]} to {modes[training]}"))
+
+    def draws(self, blocks: int) -> list[int]:
+        if self.draw >= <size_t>len(self.first.drawn) or self.first.drawn[self.draw][0] != blocks:
+            self.stop(differs("other random numbers"))
+        self.draw += 1
+        return self.first.drawn[self.draw - 1][1]
+
+    def drew(self, blocks: int, drawn: list[int]) -> None:
+        pass
+
+    def repeats_draws(self) -> bool:
+        return True
+
+
+cdef list results_since(object result, int64_t moment):
+    """The tensors in a result that have been computed since then and require grad, each once."""
+    cdef dict found = {}
+    for x in leaves((result,)):
+        if isinstance(x, Array) and (<Array>x).needs_grad and (<Array>x).moment >= moment and not is_leaf(<Array>x):
+            found[id(x)] = x
+    return list(found.values())
+
+
+cdef tuple history_since(list outs, int64_t sequence, int64_t moment):
+    """Weak references to the leaves in the history of tensors since then, and the ids of the older nodes it leads to."""
+    cdef dict seen = {}
+    cdef list leaves = [], stack = [(<Array>x).node for x in outs]
+    cdef set older = set()
+    cdef Node node
+    cdef int i
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen[id(node)] = node
+        if node.leaf != NULL and (<Array>node.leaf).moment >= moment:
+            leaves.append(ref(<object>node.leaf))
+            continue
+        if node.sequence <= sequence:
+            older.add(id(node))
+            continue
+        for i in range(node.inputs):
+            if node.slots[i].edge != NULL:
+                stack.append(<Node>node.slots[i].edge)
+    return leaves, older
+
+
+cdef tuple layout(Array x):
+    return shape_of(x), x.code, x.buffer.device
+
+
+cdef str text_of(str op, list layouts):
+    """The results of an operation in words."""
+    return f"[{op}], " + ", ".join([f"{shape} {dtype_of(code)} on {device_name(device)}"
+                                    for shape, code, device in layouts])
+
+
+cdef tuple outline(str op, tuple outs, int64_t began):
+    """(the operation, the layouts of its results, the numbers and strings that it depends on)."""
+    cdef list constants = []
+    cdef Node node
+    cdef Array x
+    cdef int i
+    for out in outs:
+        if (<Array>out).node is not None:
+            node = <Node>(<Array>out).node
+            constants = [] if node.extra is None else [plain(node.extra)]
+            for i in range(node.inputs):
+                if node.slots[i].value != NULL and node.slots[i].edge == NULL:
+                    x = <Array>node.slots[i].value
+                    if x.buffer.device == 0 and x.moment >= began and is_constant(x):
+                        constants.append(first_element(x))
+            break
+    return op, [layout(<Array>out) for out in outs], constants
 
 
 cdef object plain(object value):
@@ -90,533 +429,31 @@ cdef bint is_constant(Array x) noexcept:
     return x.count > 0
 
 
-cdef str result_of(Node node):
-    """The shapes and dtypes of the node's outputs."""
-    shapes = node.layouts if node.outputs > 1 else [(tuple([node.extent[i] for i in range(node.ndim)]), node.code)]
-    return ", ".join([f"{shape} {dtype_of(code)}" for shape, code in shapes]) + f" on {device_name(node.device)}"
+cdef int run_again(Node node, Array g) except -1:
+    """The backward of a call: run the function again, and differentiate the second run."""
+    cdef FirstRun first = <FirstRun>node.extra[0]
+    if not first.lock.acquire(timeout=calls.PATIENCE):
+        raise GradientError(f"[recompute] a second run in another thread did not end within {calls.PATIENCE} seconds")
+    try:
+        outs = SecondRun(first).run(node)
+    finally:
+        first.lock.release()
+    grads = [g] if node.outputs == 1 else [node.gradient(k) for k in range(node.outputs)]
+    given = [(y, d) for y, d in zip(outs, grads) if d is not None]
+    return continue_pass(node, [y for y, _ in given], [d for _, d in given])
 
 
-cdef int drop_saved(Node node) noexcept:
-    """Drop what the node saved; its edges stay."""
-    cdef int i
-    cdef PyObject* x
-    for i in range(node.inputs):
-        x = node.slots[i].value
-        if x != NULL:
-            node.slots[i].value = NULL
-            (<Array>x).savers -= 1
-            Py_DECREF(<object>x)
-    count_saved(node.extra, -1)
-    node.kept = node.extra = None
-    node.versions = 0
-    return 0
-
-
-cdef int take_over(Node node, Node source) noexcept:
-    """Move the edges and the saved values of `source` to `node`."""
-    cdef int i
-    node.extra = None       # before `drop`, which would clear the run's pointer to the node
-    node.drop()
-    node.inputs, node.slots = source.inputs, node.few
-    if source.slots == source.few:
-        node.few = source.few
-    else:
-        node.slots, source.slots = source.slots, source.few
-    source.inputs = 0
-    for i in range(node.inputs):
-        # The node is older than `source`, which saved the value: `replace_saved` must not stop before it.
-        if node.slots[i].value != NULL and (<Array>node.slots[i].value).saved_since > node.sequence:
-            (<Array>node.slots[i].value).saved_since = node.sequence
-    node.kept, node.extra, node.versions, node.freed = source.kept, source.extra, source.versions, False
-    source.kept = source.extra = None
-    bury()
-    return 0
-
-
-@cython.final
-@cython.binding(False)
-@cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
-cdef class Run:
-    """A call of a function, from its first run until the second has filled its nodes."""
-    cdef object function
-    cdef tuple args
-    cdef dict kwargs
-    cdef list arguments             # the tensors among them
-    cdef list versions              # and the versions of these
-    cdef object outer               # the run around the first one, while that lasts; a second run notifies no other
-    cdef bint second
-    cdef int64_t since, until       # the moments at which the first run began and ended
-    cdef int64_t began              # and at which the current run began
-    cdef list elsewhere             # (first moment, end) of other runs that were repeated during this one
-    cdef vector[Reference] nodes    # of the recorded operations (NULL: it died); of fixed size once places point to it
-    cdef bint owns                  # whether `nodes` holds references, as it does during a run
-    cdef list ops                   # (the record of each of these operations, the plain values that it depends on)
-    cdef vector[int64_t] numbers    # and the sequence numbers of their nodes
-    cdef size_t position            # how many operations the second run has recorded
-    cdef dict fresh                 # address -> node, of those of the second run that replace no node of the first
-    cdef int64_t resumed            # the last sequence number before the second run; that of a leaf is negative
-    cdef set gone                   # the addresses of the nodes of leaves that the first run made and that have died
-    cdef list reads                 # in order: (a weak reference to a tensor that is older than the run, its version)
-    cdef Py_ssize_t reading         # how many reads the second run has made
-    cdef dict writes                # id -> (a weak reference to an older tensor that is written to, its first values)
-    cdef list kept                  # in a second run: (one of these tensors, its memory)
-    cdef list calls                 # of modules: (a weak reference, the name of the class, whether it is training)
-    cdef Py_ssize_t call            # how many calls of modules the second run has made
-    cdef list draws                 # of random numbers: (the number of blocks, what the generator returned)
-    cdef Py_ssize_t draw            # how many draws the second run has made
-    cdef object difference          # between the runs, as an error, which the function may have caught
-    cdef object lock
-    cdef object thread              # of the second run, while it lasts
-
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-                 arguments: list[Tensor]) -> None:
-        self.function, self.args, self.kwargs, self.arguments = function, rebuilt(args), rebuilt(kwargs), arguments
-        self.versions = [version(<Array?>x) for x in arguments]
-        self.ops, self.calls, self.draws, self.reads, self.elsewhere, self.kept = [], [], [], [], [], []
-        self.fresh, self.writes = {}, {}
-        self.lock = threading.RLock()
-
-    def __dealloc__(self):
-        self.disown()
-
-    # ── the first run ──
-
-    def first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the function and return its result; drop what its operations saved."""
-        self.outer, self.owns = current_run(), True
-        self.since = self.began = next_moment()
-        set_run(self)
-        try:
-            result = self.function(*args, **kwargs)
-            self.check_first()
-            self.drop()
-        finally:
-            set_run(self.outer)
-            self.outer, self.until = None, next_moment()
-            self.disown()
-        return result
-
-    cdef int check_first(self) except -1:
-        """Refuse a function that the second run would not repeat."""
-        for k, x in enumerate(self.arguments):
-            if version(<Array>x) != self.versions[k]:
-                raise GradientError(f"[recompute] expected a function that leaves its arguments as they are, got one "
-                                    f"that writes to {self.name(<Array>x)} in place: let it work on a copy")
-        for reference, known in self.reads:
-            x = reference()
-            if x is not None and not self.writes_to(<Array>x) and version(<Array>x) != known:
-                raise self.foreign(<Array>x)
-        self.writes = {key: entry for key, entry in self.writes.items() if entry[0]() is not None}
-        cdef set found = set()
-        for reference, _ in self.writes.values():   # of memory that tensors share, each could not have its own again
-            x = reference()
-            if <size_t>(<Array>x).buffer in found:
-                raise GradientError(f"[recompute] expected a function that writes to memory of one tensor, got one "
-                                    f"that writes to {self.name(<Array>x)}, which shares it with another")
-            found.add(<size_t>(<Array>x).buffer)
-        return 0
-
-    cdef int drop(self) except -1:
-        """Drop what the nodes saved, and the run's references to them; a node that nothing else uses dies."""
-        cdef size_t k = self.nodes.size()
-        cdef Node node
-        cdef int i
-        cdef Place place
-        cdef list places = [Place.__new__(Place) for _ in range(k)]
-        while k > 0:            # the newest first, as it uses older ones
-            k -= 1
-            if self.nodes[k] == NULL:
-                continue
-            if Py_REFCNT(self.nodes[k]) == 1:
-                self.disown_node(k)
-                continue
-            node, place = <Node>self.nodes[k], places[k]
-            place.run, place.node = self, &self.nodes[k]
-            drop_saved(node)
-            node.extra = place
-            Py_DECREF(node)
-        self.owns = False
-        if self.gone is not None:
-            return 0
-        self.gone = set()
-        for k in range(self.nodes.size()):
-            if self.nodes[k] == NULL:
-                continue
-            node = <Node>self.nodes[k]
-            for i in range(node.inputs):
-                if node.slots[i].edge != NULL and (<Node>node.slots[i].edge).op.differentiate == accumulate \
-                        and (<Node>node.slots[i].edge).leaf == NULL:
-                    self.gone.add(<size_t>node.slots[i].edge)
-        return 0
-
-    cdef int disown(self) noexcept:
-        """Drop the run's references to nodes."""
-        cdef size_t k = self.nodes.size()
-        while self.owns and k > 0:
-            k -= 1
-            if self.nodes[k] != NULL:
-                self.disown_node(k)
-        self.owns = False
-        return 0
-
-    cdef int disown_node(self, size_t k) noexcept:
-        cdef PyObject* node = self.nodes[k]
-        self.nodes[k] = NULL
-        Py_DECREF(<object>node)
-        return 0
-
-    # ── the second run ──
-
-    def restore(self, Node node) -> None:
-        """Run the function again, which restores the saved values of this and the other nodes of the first run."""
-        if not self.lock.acquire(timeout=calls.PATIENCE):
-            raise GradientError(f"[recompute] a second run in another thread did not end within {calls.PATIENCE} "
-                                f"seconds: two passes that wait for each other do not, so run passes over a tape that "
-                                f"threads share outside of functions that recompute was given")
-        try:
-            if type(node.extra) is not Place or (<Place>node.extra).run is not self:
-                return      # another thread has been here in the meantime
-            if self.second or self.function is None:
-                raise GradientError("[recompute] expected a second run that needs no values of the first, got a "
-                                    "function that differentiates what its first run computed")
-            self.repeat()
-        finally:
-            self.lock.release()
-
-    cdef int repeat(self) except -1:
-        cdef size_t k
-        cdef Run run
-        self.difference = None
-        self.check_unchanged()
-        for k in range(self.nodes.size()):
-            if self.nodes[k] != NULL:
-                Py_INCREF(<object>self.nodes[k])
-        self.owns = self.second = True
-        self.position = self.call = self.draw = self.reading = 0
-        self.resumed, self.began, self.elsewhere = last_sequence(), next_moment(), []
-        self.thread = threading.get_ident()
-        repeating.append(self)
-        before, recorded = set_run(self), set_recording(True)
-        try:
-            for reference, values in self.writes.values():
-                x = reference()
-                if x is not None:
-                    self.kept.append((x, alias(<Array>x)))
-                    point(<Array>x, copied(<Array>values))
-            self.function(*rebuilt(self.args), **rebuilt(self.kwargs))
-            if self.difference is not None:
-                raise self.difference
-            self.check_second()
-        except BaseException as error:
-            self.drop()
-            error.add_note("in the second run of a function that recompute was given, within a backward pass")
-            raise
-        else:
-            self.function = self.args = self.kwargs = self.arguments = self.reads = self.writes = self.calls = None
-        finally:
-            set_run(before)
-            set_recording(recorded)
-            self.finish()
-            around = before
-            while type(around) is Run:
-                run = <Run>around
-                if not run.within(self.since):      # it fills an older part of the tape
-                    run.elsewhere.append((self.began, next_moment()))
-                around = run.outer
-        return 0
-
-    cdef int finish(self) except -1:
-        """End the second run."""
-        self.second, self.fresh, self.thread = False, {}, None
-        for x, memory in self.kept:
-            point(<Array>x, <Array>memory)
-        self.kept = []
-        self.disown()
-        repeating.remove(self)
-        return 0
-
-    cdef int check_unchanged(self) except -1:
-        """Raise if tensors that the first run read have changed since."""
-        for x, known in [*zip(self.arguments, self.versions), *[(x(), known) for x, known in self.reads]]:
-            if x is not None and not self.writes_to(<Array>x) and version(<Array>x) != known:
-                raise self.changed(f"{self.name(<Array>x)} was written in place")
-        for reference, values in self.writes.values():
-            x = reference()
-            if x is not None and not alike(<Array>x, <Array>values):
-                raise self.changed(f"{self.name(<Array>x)} became another tensor")
-        return 0
-
-    cdef int check_second(self) except -1:
-        """Raise if the second run did less than the first."""
-        if self.position < self.nodes.size():
-            raise self.differs(f"{self.position} recorded operations instead of {self.nodes.size()}")
-        if self.call < len(self.calls) or self.draw < len(self.draws):
-            raise self.differs("fewer calls of modules, or fewer random numbers")
-        if self.reading < len(self.reads):
-            raise self.changed(f"{self.named(self.reads[self.reading][0]())} is not read any more")
-        return 0
-
-    cdef object foreign(self, Array x):
-        """The error for a recorded write to a tensor that is older than the run."""
-        return GradientError(f"[recompute] expected a function that writes only to tensors of its own while operations "
-                             f"are recorded, got one that changes {self.name(x)}: let it work on a copy, or write "
-                             f"under minigrad.no_grad()")
-
-    cdef object changed(self, str what):
-        """The error for a second run that would read something else."""
-        return self.noted(f"[recompute] expected what the function reads to stay as it is until the backward pass, but "
-                          f"{what}")
-
-    cdef object differs(self, str what):
-        """The error for a second run that does something else."""
-        return self.noted(f"[recompute] expected the second run of the function to do the same as the first, got "
-                          f"{what}: it may depend only on tensors, on the modes of modules and on minigrad's random "
-                          f"numbers, and on values that stay the same")
-
-    cdef object noted(self, str text):
-        """The error for the first difference; it is kept, because the function may catch it."""
-        if self.difference is None:
-            self.difference = GradientError(text)
-        return self.difference
-
-    cdef str named(self, object x):
-        """The name of a tensor that may have died."""
-        return "a tensor that is gone" if x is None else self.name(<Array>x)
-
-    cdef str name(self, Array x):
-        """The name by which the user knows x."""
-        for key, value in [*enumerate(self.args), *self.kwargs.items()]:
-            if holds(value, x):
-                return f"{'' if value is x else 'a tensor in '}argument {key!r}"
-        for reference, kind, _ in self.calls:
-            for key, value in vars(reference()).items() if reference() is not None else ():
-                if value is x:
-                    return f"{kind}.{key}"
-        return f"a tensor of shape {shape_of(x)} and {dtype_of(x.code)}"
-
-    # ── notifications from the tape ──
-
-    cdef bint made(self, Array x):
-        """Whether the current run made x."""
-        return self.within(x.moment)
-
-    cdef bint within(self, int64_t moment):
-        """Whether a moment belongs to the current run."""
-        if moment < self.began:
-            return False
-        for first, end in self.elsewhere:
-            if first <= moment < end:
-                return False
-        return True
-
-    cdef bint writes_to(self, Array x):
-        """Whether the function writes to x, which is older than the run."""
-        entry = self.writes.get(id(x))
-        return entry is not None and entry[0]() is x
-
-    cdef list constants(self, Node node):
-        """The plain values that an operation depends on, including those that the run converted to tensors."""
-        cdef list found = [] if node.extra is None else [plain(node.extra)]
-        cdef int i
-        cdef Array x
-        for i in range(node.inputs):
-            if node.slots[i].value != NULL and node.slots[i].edge == NULL:
-                x = <Array>node.slots[i].value
-                if x.buffer.device == 0 and self.made(x) and is_constant(x):
-                    found.append(first_element(x))
-        return found
-
-    cdef Run repeating(self):
-        """The innermost second run of this thread, or None."""
-        run = self
-        while type(run) is Run and not (<Run>run).second:
-            run = (<Run>run).outer
-        return run if type(run) is Run else None
-
-    def repeated(self) -> bool:
-        """Whether a second run of this thread is repeating a first one."""
-        return self.repeating() is not None
-
-    def has_hooks(self, Node node) -> bool:
-        """Whether the first run has already added the hooks that a second one adds to this node."""
-        cdef Run run = self.repeating()
-        return run is not None and <size_t><PyObject*>node not in run.fresh \
-            and not (node.op.differentiate == accumulate and -node.sequence > run.resumed)
-
-    def recorded(self, Node node, outs: tuple[Tensor, ...]) -> object:
-        """Note an operation; return its node or, in a second run, that of the first run in its place."""
-        cdef size_t k
-        cdef Node other
-        if not self.second:
-            if self.outer is not None:
-                node = self.outer.recorded(node, outs)
-            self.ops.append((node.op, self.constants(node)))
-            self.numbers.push_back(node.sequence)
-            Py_INCREF(node)
-            self.nodes.push_back(<PyObject*>node)
-            return node
-        k = self.position
-        self.position += 1
-        if k >= self.nodes.size():
-            raise self.differs(f"another operation, [{node.op.name}], after the last of the first run")
-        op, known = self.ops[k]
-        if op is not node.op:
-            was = "" if self.nodes[k] == NULL else f", {result_of(<Node>self.nodes[k])}"
-            raise self.differs(f"[{node.op.name}], {result_of(node)}, instead of [{op.name}]{was}")
-        found = self.constants(node)
-        if found != known and repr(found) != repr(known):       # NaN is not equal to itself
-            raise self.differs(f"[{node.op.name}] with {', '.join(map(str, found))} instead of "
-                               f"{', '.join(map(str, known))}")
-        node.sequence = self.numbers[k]     # for passes within the function: their order is that of the first run
-        if self.nodes[k] == NULL:
-            self.fresh[<size_t><PyObject*>node] = node
-            return node
-        other = <Node>self.nodes[k]
-        self.compare(other, node)
-        take_over(other, node)
-        for out in outs:
-            if (<Array>out).node is node:
-                (<Array>out).node = other
-        return other
-
-    cdef int compare(self, Node old, Node new) except -1:
-        """Check that a node of the second run equals that of the first."""
-        cdef int i
-        cdef Node a, b
-        first, second = result_of(old), result_of(new)
-        if first != second:
-            raise self.differs(f"results of [{new.op.name}] of another shape, dtype or device, {second} instead of "
-                               f"{first}")
-        if old.freed:       # by a pass within the function
-            return 0
-        if old.inputs != new.inputs:
-            raise self.differs(f"[{new.op.name}] of {new.inputs} tensors instead of {old.inputs}")
-        for i in range(new.inputs):
-            if old.slots[i].edge == new.slots[i].edge and (old.slots[i].edge == NULL
-                                                           or old.slots[i].output == new.slots[i].output):
-                continue
-            if old.slots[i].edge == NULL or new.slots[i].edge == NULL:
-                now = "no longer requires" if new.slots[i].edge == NULL else "now requires"
-                raise self.changed(f"input {i} of [{new.op.name}] {now} grad")
-            a, b = <Node>old.slots[i].edge, <Node>new.slots[i].edge
-            if a.op.differentiate == accumulate and b.op.differentiate == accumulate:
-                if <size_t><PyObject*>a in self.gone and -b.sequence > self.resumed:
-                    continue        # a leaf that each run makes
-                if a.leaf != NULL and self.since <= (<Array>a.leaf).moment < self.until:
-                    raise self.differs(f"another leaf as input {i} of [{new.op.name}], which it makes again while that "
-                                       f"of the first run is still in use: make it outside of the function")
-                raise self.changed(f"input {i} of [{new.op.name}] is another leaf, as when a parameter was replaced")
-            if a.freed and a.op.differentiate != accumulate:
-                continue            # no pass can go there
-            raise self.changed(f"input {i} of [{new.op.name}] has another history")
-        return 0
-
-    def read(self, Array x) -> None:
-        """Note a tensor whose values are read, unless the run made it."""
-        if self.outer is not None and not self.second:
-            self.outer.read(x)
-        if self.made(x):
-            return
-        if not self.second:
-            self.reads.append((ref(x), version(x)))
-            return
-        if self.reading >= len(self.reads):
-            raise self.changed(f"{self.name(x)} is read, which the first run has not read: a function that keeps a "
-                               f"state has to write it in place, as with copy_")
-        reference, known = self.reads[self.reading]
-        self.reading += 1
-        if reference() is not x:
-            raise self.changed(f"{self.name(x)} is read where the first run has read {self.named(reference())}: a "
-                               f"function that keeps a state has to write it in place, as with copy_")
-        if version(x) != known:
-            raise self.changed(f"{self.name(x)} was written in place")
-
-    def before_write(self, Array x) -> None:
-        """Note the values of a tensor before a write, and of those that share its memory, unless the run made them."""
-        cdef Array y
-        cdef list found = [] if self.made(x) else [x]
-        if self.outer is not None and not self.second:
-            self.outer.before_write(x)
-        if x.buffer.references > 1:
-            for reference, _ in self.reads:
-                y = reference()
-                if y is not None and y.buffer == x.buffer:
-                    found.append(y)
-        for known in found:
-            if self.writes_to(<Array>known):
-                continue
-            if self.second:
-                raise self.differs(f"a write to {self.name(<Array>known)}")
-            self.writes[id(known)] = ref(known), copied(<Array>known)
-
-    def before_recorded_write(self, Array x) -> None:
-        if not self.made(x):
-            raise self.foreign(x)
-
-    def drawn_before(self, blocks: int) -> list[int] | None:
-        """The next blocks of random numbers in a second run: those of the first. None in a first run."""
-        cdef Run run = self.repeating()
-        if run is None:
-            return None
-        if run.draw >= len(run.draws) or run.draws[run.draw][0] != blocks:
-            raise run.differs("other random numbers")
-        run.draw += 1
-        return run.draws[run.draw - 1][1]
-
-    def drew(self, blocks: int, drawn: list[int]) -> None:
-        """Note blocks of random numbers."""
-        run = self
-        while type(run) is Run and not (<Run>run).second:
-            (<Run>run).draws.append((blocks, drawn))
-            run = (<Run>run).outer
-
-    def before_set(self) -> None:
-        raise GradientError("[set_] a function that recompute was given cannot make another tensor of one: it runs "
-                            "again within a backward pass; write in place, as with copy_")
-
-    def before_backward(self) -> None:
-        raise GradientError("[recompute] expected a function that adds to no tensor's grad, which its second run would "
-                            "do again, got one that calls backward: use minigrad.grad in it")
-
-    def touches_grad(self, leaf: Tensor, replaced: bool) -> None:
-        if self.outer is not None:
-            self.outer.touches_grad(leaf, replaced)
-
-    def calls_hook(self) -> None:
-        if self.outer is not None:
-            self.outer.calls_hook()
-
-    def entered(self, module: Any) -> None:
-        """Note the call of a module."""
-        if self.outer is not None and not self.second:
-            self.outer.entered(module)
-        kind, training = type(module).__name__, bool(getattr(module, "training", False))
-        if not self.second:
-            self.calls.append((ref(module), kind, training))
-            return
-        if self.call >= len(self.calls) or self.calls[self.call][1] != kind:
-            raise self.differs(f"a call of {kind} that the first run has not made")
-        reference, _, was_training = self.calls[self.call]
-        self.call += 1
-        if reference() is not None and reference() is not module:
-            raise self.changed(f"a {kind} was replaced by another one")
-        if training != was_training:
-            modes = "evaluation", "training"
-            raise self.changed(f"{kind} went from {modes[was_training]} to {modes[training]}")
-
-
-cdef list repeating = []    # the second runs in progress
+cdef list running = []      # the second runs in progress
 
 
 def forget_other_threads() -> None:
-    """In the child of a fork, end the second runs of other threads, which a pass of this thread may start again."""
-    cdef Run run
-    for run in list(repeating):
+    """In the child of a fork, end the second runs of other threads."""
+    cdef SecondRun run
+    for run in list(running):
         if run.thread != threading.get_ident():
-            run.drop()
-            run.finish()
-            run.lock = threading.RLock()
+            run.restore_memory()
+            run.first.lock = threading.RLock()
+            running.remove(run)
 
 
 if hasattr(os, "register_at_fork"):

@@ -19,7 +19,7 @@ from minigrad.engine.calls cimport (
 )
 from minigrad.engine.cuda cimport Graph, Order, graph_of
 from minigrad.engine.gpu_memory cimport workspace_on
-from minigrad.engine.tape cimport current_run, set_run
+from minigrad.engine.tape cimport Listener, current_listener, set_listener
 
 from collections.abc import Callable
 from typing import Any
@@ -114,16 +114,17 @@ cdef class Recording:
         self.watch.call_reads([group["params"] for group in getattr(getattr(function, "__self__", None),
                                                                     "param_groups", ())])
         self.watch.call_reads(args)
-        run, found = current_run(), self.watch.grads()
+        found = self.watch.grads()
+        cdef Listener listener = current_listener()
         self.calls.append((function, aliased(args), None if same(found, self.grads) else found))
         self.grads = found
         self.places.push_back(self.kernels.about.size())
         self.pause(True)
-        set_run(None)
+        set_listener(None)
         try:
             result = function(*args)
         finally:
-            set_run(run)
+            set_listener(listener)
             self.pause(False)
         if not same(self.watch.grads(), found):
             refuse_in_capture(f"{function.__name__}, which replaces gradients: make them contiguous first")

@@ -16,6 +16,7 @@ cdef struct Slot:
 
 cdef extern from *:
     """
+    #include <utility>
     // A node in a backward pass. The pass visits its nodes in descending order.
     struct Visit {
         int64_t sequence;
@@ -23,6 +24,11 @@ cdef extern from *:
         PyObject* gradient;     // owned: what has arrived so far; a list if the node has several outputs; NULL: nothing
         bool wanted;            // whether the gradient is wanted
         bool exclusive;         // whether nobody else holds the gradient: it may be written in place
+        bool end;               // whether the pass ends here and leaves the gradient to another one
+        void swap_gradients(Visit& other) {
+            std::swap(gradient, other.gradient);
+            std::swap(exclusive, other.exclusive);
+        }
         bool operator<(const Visit& other) const {
             return sequence != other.sequence ? sequence < other.sequence : node < other.node;
         }
@@ -32,7 +38,8 @@ cdef extern from *:
         int64_t sequence
         PyObject* node
         PyObject* gradient
-        bint wanted, exclusive
+        bint wanted, exclusive, end
+        void swap_gradients(Visit& other)
 
 cdef class Op:
     cdef readonly str name
@@ -50,6 +57,7 @@ cdef enum:
 cdef Op operation(str name, Backward differentiate, str forward, str backward, str reads=*, str inputs=*,
                   str source=*, str outputs=*)
 
+cdef Op described(str name, Backward differentiate, str forward, str backward, str inputs, str outputs, str source)
 cdef Op function_op(str name, Backward differentiate)
 
 cdef class Node:
@@ -98,18 +106,18 @@ cdef class Pass:
     cdef Visit* visit_of(self, PyObject* node) noexcept
     cdef void leave(self, Visit* visit) noexcept
 
+cdef Pass running_pass()
 cdef Pass begin_pass()
 cdef void end_pass(Pass ended) noexcept
 cdef int add_to(Visit* visit, int output, Array g) except -1
 cdef void replace(Visit* visit, object gradient) noexcept
 
-cdef class Place:           # the `extra` of a node whose saved values `recompute.Run` dropped
-    cdef object run
-    cdef PyObject** node    # where the run notes the node
+cdef class Listener:
+    cdef Listener outer             # the one that this thread had before
 
-cdef int watched            # the runs and the observers of all threads
-cdef object current_run()
-cdef object set_run(object run)
+cdef int listeners          # the number of those of all threads
+cdef Listener current_listener()
+cdef Listener set_listener(Listener listener)
 cdef void count_saved(object extra, int change) noexcept
 cdef int note_read(Array x) except -1
 cdef int note_grad(Array leaf, bint replaced) except -1
@@ -127,7 +135,6 @@ cdef Op copy_op, identity_op, leaf_op
 cdef Array owned(Array g, bint exclusive)
 cdef list saved_arrays(Node node)
 cdef str saved_shapes(Node node)
-cdef object current_observer()
 cdef void bury() noexcept
 cdef int show_collector(Array x) except -1
 cdef int retire_leaf(Array x) except -1

@@ -44,8 +44,7 @@ cdef extern from *:
     static thread_local bool mg_where = false;      // nodes note their source line
     static thread_local bool mg_anomaly = false;    // backward checks every gradient for NaN
     static thread_local PyObject* mg_scope = nullptr;       // the module call that runs, see `enter`; owned
-    static thread_local PyObject* mg_observer = nullptr;    // the observer, see `set_observer`; owned
-    static thread_local PyObject* mg_run = nullptr;         // the run, see `set_run`; owned
+    static thread_local PyObject* mg_listener = nullptr;    // see `set_listener`; owned
     static thread_local PyObject* mg_pass = nullptr;    // the innermost backward pass that runs, see `begin_pass`
     static thread_local int mg_burying = 0;     // whether a call of `bury` runs
     """
@@ -53,8 +52,7 @@ cdef extern from *:
     bint mg_where
     bint mg_anomaly
     PyObject* mg_scope
-    PyObject* mg_observer
-    PyObject* mg_run
+    PyObject* mg_listener
     PyObject* mg_pass
     int mg_burying
 
@@ -107,7 +105,7 @@ def checks_gradients() -> bool:
     return bool(mg_anomaly)
 
 
-# ── the observer ──────────────────────────────────────────────────────────────────────────────────
+# ── listeners ─────────────────────────────────────────────────────────────────────────────────────
 
 cdef PyObject* held(object x):
     """A new reference to x; NULL for None."""
@@ -117,73 +115,151 @@ cdef PyObject* held(object x):
     return <PyObject*>x
 
 
-cdef int watched = 0    # checked first, because finding the run and the observer of a thread costs a call each
+cdef int listeners = 0      # checked first, because finding the listener of a thread costs a call
 
 
-def set_observer(observer: Any) -> Any:
-    """Set the observer of what this thread records and differentiates (None for no observer); return the previous one.
+@cython.binding(False)
+cdef class Listener:
+    """What is told of the operations, reads and writes of a thread, and of its backward passes.
 
-    It is called as ``recorded(sequence, op, outs)`` after each recorded operation, with the tensors it made. Around the
-    backward of each node it is called as ``entered(sequence, op, grads)``, with the gradient of each output or None,
-    and, unless that raised, as ``left(sequence)``. Leaves have negative numbers; a number is never used again.
+    Methods do nothing but tell the listener that the thread had before, unless a subclass does more.
     """
-    global mg_observer, watched
-    before = current_observer()
-    watched += (observer is not None) - (before is not None)
-    if mg_observer != NULL:
-        Py_DECREF(before)
-    mg_observer = held(observer)
-    return before
+
+    def read(self, x: Tensor) -> None:
+        """An operation reads x."""
+        if self.outer is not None:
+            self.outer.read(x)
+
+    def before_write(self, x: Tensor) -> None:
+        """The memory of x is about to be written, not on the tape."""
+        if self.outer is not None:
+            self.outer.before_write(x)
+
+    def before_recorded_write(self, x: Tensor) -> None:
+        """The memory of x is about to be written on the tape."""
+        if self.outer is not None:
+            self.outer.before_recorded_write(x)
+
+    def before_set(self) -> None:
+        """A tensor is about to become another one."""
+        if self.outer is not None:
+            self.outer.before_set()
+
+    def recorded(self, sequence: int, op: str, outs: tuple[Tensor, ...]) -> None:
+        """An operation was recorded; its number is never used again."""
+        if self.outer is not None:
+            self.outer.recorded(sequence, op, outs)
+
+    def calls_module(self, module: Any) -> None:
+        """A module begins to compute."""
+        if self.outer is not None:
+            self.outer.calls_module(module)
+
+    def before_backward(self) -> None:
+        """A pass that adds to gradients of leaves begins."""
+        if self.outer is not None:
+            self.outer.before_backward()
+
+    def entered(self, sequence: int, op: str, grads: tuple[Tensor | None, ...]) -> None:
+        """A pass reached a node: the gradients of its outputs are complete. The numbers of leaves are negative."""
+        if self.outer is not None:
+            self.outer.entered(sequence, op, grads)
+
+    def left(self, sequence: int) -> None:
+        """The pass left the node: its inputs have received their gradients."""
+        if self.outer is not None:
+            self.outer.left(sequence)
+
+    def touches_grad(self, leaf: Tensor, replaced: bool) -> None:
+        """The gradient of a leaf is read, or replaced."""
+        if self.outer is not None:
+            self.outer.touches_grad(leaf, replaced)
+
+    def calls_hook(self) -> None:
+        """A hook is about to be called."""
+        if self.outer is not None:
+            self.outer.calls_hook()
+
+    def adds_hook(self, x: Tensor) -> bool:
+        """Whether a hook should be added to x."""
+        return self.outer is None or self.outer.adds_hook(x)
+
+    def draws(self, blocks: int) -> list[int] | None:
+        """The blocks of random numbers to draw, [seed, position]; None for the next ones of the stream."""
+        return None if self.outer is None else self.outer.draws(blocks)
+
+    def drew(self, blocks: int, drawn: list[int]) -> None:
+        """Blocks of random numbers were drawn."""
+        if self.outer is not None:
+            self.outer.drew(blocks, drawn)
+
+    def repeats_draws(self) -> bool:
+        """Whether `draws` gives numbers that have been drawn before."""
+        return self.outer is not None and self.outer.repeats_draws()
 
 
-cdef object current_observer():
-    """The observer of this thread, or None."""
-    return None if mg_observer == NULL else <object>mg_observer
+cdef Listener current_listener():
+    """The listener of this thread, or None."""
+    return None if mg_listener == NULL else <Listener>mg_listener
 
 
-cdef object set_run(object run):
-    """Set the run of `recompute` that this thread computes for (None for no run); return the previous one.
-
-    Its methods are called for each tensor that is read (`read`) or written in place (`before_write`), each
-    recorded operation (`recorded`), each call of a module (`entered`) and each use of the random generator (`drew`),
-    of a leaf's gradient (`touches_grad`) and of hooks (`calls_hook`), and before `backward` and `set_`. A captured step
-    sets a `Watch` with the same methods while it records.
-    """
-    global mg_run, watched
-    before = current_run()
-    watched += (run is not None) - (before is not None)
-    if watched:
+cdef Listener set_listener(Listener listener):
+    """Set the listener of this thread (None for no listener); return the previous one."""
+    global mg_listener, listeners
+    before = current_listener()
+    listeners += (listener is not None) - (before is not None)
+    if listeners:
         set_reader(note_read)
     else:
         set_reader(NULL)
-    if mg_run != NULL:
+    if mg_listener != NULL:
         Py_DECREF(before)
-    mg_run = held(run)
+    mg_listener = held(listener)
     return before
 
 
-cdef object current_run():
-    """The run of this thread, or None."""
-    return None if mg_run == NULL else <object>mg_run
+def listen(Listener listener: Listener) -> None:
+    """Let a listener listen to this thread, and tell the present one."""
+    listener.outer = current_listener()
+    set_listener(listener)
+
+
+def stop_listening(Listener listener: Listener) -> None:
+    """Undo `listen`; later listeners go on."""
+    cdef Listener inner = current_listener()
+    if inner is listener:
+        set_listener(listener.outer)
+    else:
+        while inner is not None and inner.outer is not listener:
+            inner = inner.outer
+        if inner is None:
+            raise RuntimeError(f"[stop_listening] expected a listener of this thread, got {listener!r}")
+        inner.outer = listener.outer
+    listener.outer = None
+
+
+def listener() -> Listener | None:
+    """The listener of this thread that was set last."""
+    return current_listener()
 
 
 cdef int note_read(Array x) except -1:
-    """Tell the run of this thread, if there is one, that an operation reads x."""
-    if mg_run != NULL:
-        (<object>mg_run).read(x)
+    """Tell the listener of this thread, if there is one, that an operation reads x."""
+    if mg_listener != NULL:
+        (<object>mg_listener).read(x)
     return 0
 
 
 cdef int note_grad(Array leaf, bint replaced) except -1:
-    """Tell the run of this thread, if there is one, that the gradient of a leaf is read or replaced."""
-    if mg_run != NULL:
-        (<object>mg_run).touches_grad(leaf, replaced)
+    """Tell the listener of this thread, if there is one, that the gradient of a leaf is read or replaced."""
+    if mg_listener != NULL:
+        (<object>mg_listener).touches_grad(leaf, replaced)
     return 0
 
 
 cdef int note_reads(object inputs) except -1:
     """`note_read` for the inputs of an operation, some of which may be None."""
-    if mg_run != NULL:
+    if mg_listener != NULL:
         for x in inputs:
             if x is not None:
                 note_read(<Array>x)
@@ -196,8 +272,8 @@ def enter(module: Any) -> Any:
     A scope is (the enclosing scope, a weak reference to the module, the name of its class). Returns the previous scope.
     """
     global mg_scope
-    if mg_run != NULL:
-        (<object>mg_run).entered(module)
+    if mg_listener != NULL:
+        (<object>mg_listener).calls_module(module)
     before = None if mg_scope == NULL else <object>mg_scope
     scope = (before, PyWeakref_NewRef(module, NULL), type(module).__name__)
     if mg_scope != NULL:
@@ -331,13 +407,6 @@ cdef void count_saved(object extra, int change) noexcept:
 
 
 @cython.final
-@cython.no_gc_clear     # a cleared place could not tell its run that the node is dying
-@cython.freelist(1024)
-cdef class Place:
-    """Stands for the values that a node saved, which a run of `recompute` dropped and can compute again."""
-
-
-@cython.final
 @cython.no_gc_clear
 @cython.freelist(1024)
 cdef class Node:
@@ -369,8 +438,6 @@ cdef class Node:
             graveyard.push_back(<PyObject*>self.kept)
             self.kept = None
         if self.extra is not None:
-            if type(self.extra) is Place:
-                (<Place>self.extra).node[0] = NULL
             count_saved(self.extra, -1)
             Py_INCREF(self.extra)
             graveyard.push_back(<PyObject*>self.extra)
@@ -545,6 +612,11 @@ cdef class Pass:
         Py_DECREF(<object>node)
 
 
+cdef Pass running_pass():
+    """The innermost running backward pass of this thread."""
+    return <Pass>mg_pass
+
+
 cdef Pass begin_pass():
     """A new backward pass of this thread, which runs until `end_pass`."""
     global mg_pass
@@ -652,14 +724,11 @@ cdef inline Node new_node(Op op, Array out, int outputs):
     return node
 
 
-cdef Node tell(Node node, tuple outs):
-    """Notify the run and the observer of a recorded operation; return its node, which a run may replace."""
-    cdef Node made = node
-    if mg_run != NULL:
-        made = (<object>mg_run).recorded(node, outs)
-    if mg_observer != NULL and made is node:
-        current_observer().recorded(node.sequence, node.op.name, outs)
-    return made
+cdef int tell(Node node, tuple outs) except -1:
+    """Tell the listener of this thread, if there is one, of a recorded operation."""
+    if mg_listener != NULL:
+        (<object>mg_listener).recorded(node.sequence, node.op.name, outs)
+    return 0
 
 
 cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object extra=None):
@@ -670,7 +739,7 @@ cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object ex
     """
     cdef bint wanted = False
     cdef int saved = 0
-    if watched:
+    if listeners:
         note_reads((a, b, c))
     if mg_recording:
         if a.needs_grad:
@@ -700,15 +769,15 @@ cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object ex
         node.versions += versions_of(extra)
         count_saved(extra, 1)
     out.node, out.needs_grad = node, True
-    if watched:
-        return tell(node, (out,))
+    if listeners:
+        tell(node, (out,))
     return node
 
 
 cdef Node track_many(Op op, list outs, list inputs, list saved, object extra=None):
     """`track` for any number of inputs and outputs; `saved` holds the positions of the inputs to save."""
     cdef bint wanted = False
-    if watched:
+    if listeners:
         note_reads(inputs)
     if mg_recording:
         for x in inputs:
@@ -730,8 +799,8 @@ cdef Node track_many(Op op, list outs, list inputs, list saved, object extra=Non
             (<Array>outs[i]).node, (<Array>outs[i]).needs_grad, (<Array>outs[i]).output = node, True, i
     if node.outputs > 1:
         node.layouts = [(shape_of(<Array>out), (<Array>out).code) for out in outs]
-    if watched:
-        return tell(node, tuple(outs))
+    if listeners:
+        tell(node, tuple(outs))
     return node
 
 
@@ -770,7 +839,7 @@ cdef int accumulate(Node node, Array g) except -1:
     cdef Adding here
     if not x.needs_grad:
         return 0
-    if watched:
+    if listeners:
         note_grad(x, False)
     while is_busy(node):
         with nogil:
@@ -911,8 +980,8 @@ cdef int show_collector(Array x) except -1:
 cdef object hooked(Array x, tuple entry):
     """Add an entry to the hooks of x, and return its handle."""
     cdef Node node = gradient_node(x)
-    if mg_run != NULL and (<object>mg_run).has_hooks(node):
-        return HookHandle([], entry)        # the first run has added it
+    if mg_listener != NULL and not (<object>mg_listener).adds_hook(x):
+        return HookHandle([], entry)
     if node.hooks is None:
         node.hooks = []
     node.hooks.append(entry)

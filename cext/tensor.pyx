@@ -28,7 +28,7 @@ from minigrad.engine.ops.logic cimport (
 )
 from minigrad.engine.ops.matmul cimport matmul
 from minigrad.engine.tape cimport (
-    Node, Op, current_run, gradient_node, is_leaf, note_grad, note_read, operation, retire_leaf, track, watched,
+    Node, Op, current_listener, gradient_node, is_leaf, listeners, note_grad, note_read, operation, retire_leaf, track,
 )
 from minigrad.engine import backward, inspection, tape
 from minigrad.engine.ops import activation, arithmetic, functions, gather, join, layout, logic, reduce, trigonometry
@@ -133,7 +133,7 @@ cdef class Tensor(Array):
 
     @property
     def grad(self) -> Tensor | None:
-        if watched:
+        if listeners:
             note_grad(self, False)
         if self.grad_ is None and self.node is not None and not is_leaf(self) and not (<Node>self.node).hooks:
             warnings.warn("[grad] this tensor was computed, and only leaves keep a gradient: call y.retain_grad() "
@@ -155,7 +155,7 @@ cdef class Tensor(Array):
                     raise ValueError("[grad] expected a tensor that does not lead back to this one through "
                                      "its grad: assign a copy")
                 g = g.grad_
-        if watched:
+        if listeners:
             note_grad(self, True)
         self.grad_ = value
 
@@ -444,9 +444,8 @@ cdef class Tensor(Array):
         """
         if not isinstance(source, Array):
             raise TypeError(f"[set_] expected a tensor, got {kind_of(source)}")
-        run = current_run()
-        if run is not None:
-            run.before_set()
+        if current_listener() is not None:
+            (<object>current_listener()).before_set()
         wait_for_operations("set_")
         if self.needs_grad and not is_float((<Array>source).code):
             raise TypeError(f"[set_] expected a floating dtype for a tensor that requires grad, got {source.dtype}")

@@ -2,7 +2,7 @@ from minigrad.engine.array cimport Array
 from minigrad.engine.tape cimport Node
 
 cdef int check_write(str op, Array x, bint recorded) except -1
-cdef int tell_run(Array x) except -1
+cdef int note_unrecorded_write(Array x) except -1
 cdef Array before_write(Array x)
 cdef bint shares_nothing(Array x)
 cdef int replace(Array x, Array old, Array result) except -1

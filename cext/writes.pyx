@@ -13,7 +13,7 @@ from minigrad.engine.array cimport (
     version, view,
 )
 from minigrad.engine.backend cimport backend
-from minigrad.engine.tape cimport Node, current_run, gradient_node, is_leaf, retire_leaf, watched
+from minigrad.engine.tape cimport Node, current_listener, gradient_node, is_leaf, listeners, retire_leaf
 from minigrad.engine.tape import GradientError, add_hook
 
 cdef extern from "Python.h":
@@ -50,16 +50,16 @@ cdef int check_write(str op, Array x, bint recorded) except -1:
         raise ValueError(f"[{op}] a broadcast tensor of shape {shape_of(x)}, whose elements share memory, cannot be "
                          f"written in place: write into x.copy()")
     if not recorded:
-        return tell_run(x)
+        return note_unrecorded_write(x)
     if x.needs_grad and is_leaf(x):
         raise GradientError(f"[{op}] a leaf of shape {shape_of(x)} that requires grad cannot be written in place while "
                             f"operations are recorded: use minigrad.no_grad()")
     cdef list held = [x]
     find_sharers(x, held, [])
-    run = current_run() if watched else None
+    listener = <object>current_listener() if listeners else None
     for other in held:
-        if run is not None:
-            run.before_recorded_write(other)
+        if listener is not None:
+            listener.before_recorded_write(other)
         if other is not x and (<Array>other).needs_grad and is_leaf(<Array>other) and may_share_memory(<Array>other, x):
             raise GradientError(f"[{op}] a tensor of shape {shape_of(x)} that shares memory with a leaf of shape "
                                 f"{shape_of(<Array>other)} that requires grad cannot be written in place while "
@@ -67,11 +67,10 @@ cdef int check_write(str op, Array x, bint recorded) except -1:
     return 0
 
 
-cdef int tell_run(Array x) except -1:
-    """Tell the run of this thread, if there is one, that memory of x is written."""
-    run = current_run() if watched else None
-    if run is not None:
-        run.before_write(x)
+cdef int note_unrecorded_write(Array x) except -1:
+    """Tell the listener of this thread, if there is one, that memory of x is about to be written."""
+    if listeners and current_listener() is not None:
+        (<object>current_listener()).before_write(x)
     return 0
 
 

@@ -14,7 +14,7 @@ from minigrad.engine.array cimport NOWHERE, Array, check_same_device, empty, sha
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport BOOL, INT64, default_float, is_float
 from minigrad.engine.interop cimport from_object, shown_tensors, uninitialized
-from minigrad.engine.tape cimport note_read, recording, watched
+from minigrad.engine.tape cimport listeners, note_read, recording
 
 
 cpdef str kind_of(x: Any):
@@ -76,7 +76,7 @@ cdef Array operand(str op, object x):
     if isinstance(x, Array):
         if (<Array>x).buffer == NOWHERE:
             raise uninitialized(op, <Array>x)
-        if watched:
+        if listeners:
             note_read(<Array>x)
         return <Array>x
     value = plain_scalar(op, x)

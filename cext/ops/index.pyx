@@ -19,8 +19,8 @@ from minigrad.engine.ops.layout cimport (
 )
 from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.shared cimport finish_write, is_written
-from minigrad.engine.tape cimport Node, Op, note_read, operation, recording, track, watched
-from minigrad.engine.writes cimport before_write, check_write, keep_saved, tell_run
+from minigrad.engine.tape cimport Node, Op, listeners, note_read, operation, recording, track
+from minigrad.engine.writes cimport before_write, check_write, keep_saved, note_unrecorded_write
 
 
 # ── x[key] ────────────────────────────────────────────────────────────────────────────────────────
@@ -183,7 +183,7 @@ cpdef Array getitem(x: TensorLike, key: Any):
     cdef Call _call = begin("getitem")
     cdef Array a = <Array?>x
     cdef int64_t n
-    if watched:
+    if listeners:
         note_read(a)
     if type(key) is int and a.ndim_ > 0:      # the common x[i]
         n = a.extent[0]
@@ -295,11 +295,12 @@ cdef int assign(str op, Array a, object key, object value) except -1:
         write(old, spec, layout, v)
         a.buffer.version += 1
         return 0
-    result, before = alias(a), before_write(a)
-    track(setitem_op, result, before, v, None, (spec, layout))
-    tell_run(a)
-    changed = keep_saved(a, before, target, <Node>result.node)
+    before = before_write(a)
+    note_unrecorded_write(a)
+    changed = keep_saved(a, before, target, <Node>v.node)
     write(old, spec, layout, v)
+    result = alias(a)
+    track(setitem_op, result, before, v, None, (spec, layout))
     return finish_write(a, before, result, target, changed)
 
 

@@ -9,7 +9,7 @@ from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT64, code_of, default_flo
 from minigrad.engine.ops.arguments cimport integer
 from minigrad.engine.ops.gather import argsort
 from minigrad.engine.recording cimport repeat
-from minigrad.engine.tape cimport current_run
+from minigrad.engine.tape cimport current_listener
 
 import os
 from numbers import Integral, Real
@@ -33,13 +33,13 @@ def _with_random(primitive: Callable[..., None], drawn: list[int], args: tuple[A
 cdef list reserve(uint64_t blocks):
     """[seed, position] of the next blocks of the stream, reserved for the caller; each run of a recorded step reserves
     others."""
-    run = current_run()
-    drawn = None if run is None else run.drawn_before(blocks)
+    listener = <object>current_listener()
+    drawn = None if listener is None else listener.draws(blocks)
     if drawn is None:
         drawn = [0, 0]
         repeat(_next_random, (blocks, drawn))
-    if run is not None:
-        run.drew(blocks, drawn)
+    if listener is not None:
+        listener.drew(blocks, drawn)
     return drawn
 
 
@@ -51,8 +51,8 @@ cdef int draw(object primitive, int64_t count, tuple args) except -1:
 
 cdef bint repeated():
     """Whether the generator is left as it is because a second run of `recompute` draws the numbers of the first."""
-    run = current_run()
-    return run is not None and run.repeated()
+    listener = <object>current_listener()
+    return listener is not None and listener.repeats_draws()
 
 
 def _restart(new_seed: int, new_position: int) -> None:

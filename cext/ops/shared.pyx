@@ -16,7 +16,7 @@ from minigrad.engine.dtype cimport BOOL, itemsize
 from minigrad.engine.ops.layout cimport copied, sum_to, zeros
 from minigrad.engine.ops.logic cimport where
 from minigrad.engine.tape cimport Node, Op, operation, track
-from minigrad.engine.writes cimport keep_saved, shares_nothing, replace, take_history, tell_run
+from minigrad.engine.writes cimport keep_saved, shares_nothing, replace, take_history, note_unrecorded_write
 
 
 # ── layouts of memory ─────────────────────────────────────────────────────────────────────────────
@@ -119,7 +119,7 @@ cdef int become(Array x, Array old, Array result) except -1:
     """Finish a recorded write of all elements: x, which was `old`, becomes `result`."""
     if shares_nothing(x):
         return replace(x, old, result)
-    tell_run(x)
+    note_unrecorded_write(x)
     cdef list changed = keep_saved(x, old, x, <Node>result.node)
     if result.data != x.data:
         backend(x).copy(result, x)

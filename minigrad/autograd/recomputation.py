@@ -5,9 +5,8 @@ from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any, TypeVar
 
 from minigrad.engine.ops.arguments import kind_of
-from minigrad.engine.recompute import Run
+from minigrad.engine.recompute import FirstRun
 from minigrad.engine.tape import is_grad_enabled
-from minigrad.engine.tensor import Tensor
 from minigrad.engine.trees import leaves
 
 __all__ = ["recompute"]
@@ -22,8 +21,8 @@ def recompute(f: Called, *unexpected: Any) -> Called:
     `recompute`, it keeps only the arguments of the blocks, and during the backward pass the saved values of one block
     at a time, at the cost of a second forward pass (Chen et al. 2016, https://arxiv.org/abs/1604.06174). If f does the
     same in both calls, gradients are bit-identical to those of the plain function, for everything that f depends on:
-    arguments, parameters, and other tensors that it captures. Derivatives of every order, hooks and nested uses work
-    as usual.
+    arguments, parameters, and other tensors that it captures. Hooks, nested uses and derivatives of every order work as
+    usual; the sums in higher derivatives may have another order. On the tape, the call is one operation.
 
     Parameters
     ----------
@@ -43,10 +42,10 @@ def recompute(f: Called, *unexpected: Any) -> Called:
         is a generator or a coroutine function, which computes nothing when called.
     GradientError
         When called, if f writes to an argument in place, writes to a captured tensor while operations are recorded,
-        or calls ``set_`` or ``backward``. In the backward pass, if a tensor that f reads has since been written in
-        place or replaced, even by f itself, if a module has switched between training and evaluation, or if f does not
-        repeat its first call: other operations, on other tensors, with other shapes, dtypes or scalars, other random
-        numbers. The tape is then as it was before the second call.
+        keeps a leaf that it makes, or calls ``set_`` or ``backward``. In the backward pass, if a tensor that f reads
+        has since been written in place or replaced, even by f itself, if a module has switched between training and
+        evaluation, or if f does not repeat its first call: other operations, on other tensors, with other shapes,
+        dtypes or scalars, other random numbers. The tape is then as it was before the second call.
 
     Notes
     -----
@@ -57,16 +56,15 @@ def recompute(f: Called, *unexpected: Any) -> Called:
 
     Any state that f keeps has to be in such tensors. The backward pass rejects these functions, although they may be
     correct: one that replaces a tensor, as in ``self.h = h.detach()``, one that creates a tensor or a layer in its
-    first call and uses it in later ones, one that appends to a list of tensors that it reads, and one that creates a
-    leaf or a module and keeps it.
+    first call and uses it in later ones, and one that appends to a list of tensors that it reads.
 
     Everything else that f depends on has to stay the same. Python values, NumPy arrays and other random generators are
     checked only in so far as they change a scalar of a recorded operation. Computations in other threads and writes
     through NumPy go unnoticed. Python's side effects, such as printing or appending to a list, happen twice.
 
-    A backward pass with ``retain_graph=True`` keeps the recomputed values for the next one. If f stores its result
-    where f itself can reach it, for example in an attribute of the module, it forms a reference cycle, which the next
-    call or a backward pass breaks. Without either, it is never freed, because the garbage collector does not see it.
+    Every backward pass calls f again, also one over a tape that an earlier pass has retained. What f keeps of its own
+    tensors, such as the weights of an attention in a list, is not part of the tape of the result: its gradient is that
+    of the plain operations that made it.
 
     Assign the module itself to an attribute, not ``recompute(module)``, so that its parameters are found, and call
     ``mg.recompute(self.block)(x)`` in ``forward``.
@@ -101,7 +99,7 @@ def recompute(f: Called, *unexpected: Any) -> Called:
                 raise TypeError(
                     f"[recompute] expected arguments that a second call can read again, got {kind_of(x)}: pass a list"
                 )
-        result = Run(f, args, kwargs, [x for x in inputs if isinstance(x, Tensor)]).first(args, kwargs)
+        result = FirstRun(f, args, kwargs).run()
         if isinstance(result, Generator | Coroutine):
             result.close()
             raise TypeError(

@@ -16,11 +16,10 @@ from minigrad.engine.inspection import bytes_of, contents, operations, options
 from minigrad.engine.names import name_leaves, names_of
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.ops.recurrent import Cell, Lengths, compositions
-from minigrad.engine.tape import Op
+from minigrad.engine.tape import Listener, Op, listen, stop_listening
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
 from minigrad.viz.cells import Equation, equation_of_cell
-from minigrad.viz.observer import Observer
 from minigrad.viz.recording import newest, record
 from minigrad.viz.sources import excerpt, user_line
 from minigrad.viz.tapes import entries_of
@@ -87,7 +86,7 @@ class Tensors:
         return self._numbers[key]
 
 
-class Pass(Observer):
+class Pass(Listener):
     """The gradients that a backward pass brings to each operation, and the time it spends there.
 
     Those of the operations in `keep` are also kept themselves.
@@ -102,13 +101,11 @@ class Pass(Observer):
 
     def entered(self, sequence: int, op: str, grads: tuple[Tensor | None, ...]) -> None:
         """The gradients of an operation's outputs are complete."""
-        if self.open:
-            self.grads[sequence] = [None if g is None else describe(g) for g in grads]
-            if sequence in self.kept:
-                self.kept[sequence] = grads
+        self.grads[sequence] = [None if g is None else describe(g) for g in grads]
+        if sequence in self.kept:
+            self.kept[sequence] = grads
         super().entered(sequence, op, grads)
-        if self.open:
-            self._under_way.append((sequence, time.perf_counter(), grads))
+        self._under_way.append((sequence, time.perf_counter(), grads))
 
     def left(self, sequence: int) -> None:
         """The inputs have received theirs; operations of a failed pass within this one were never left."""
@@ -201,11 +198,11 @@ def explore(
 def gradients(loss: Tensor, grad: Tensor | None, leaves: list[Tensor], keep: Collection[int]) -> Pass:
     """One backward pass to the leaves, observed; the tape is retained."""
     seen = Pass(keep)
-    seen.install()
+    listen(seen)
     try:
         differentiate([loss], [grad], leaves, True, False, "explore")
     finally:
-        seen.remove()
+        stop_listening(seen)
     return seen
 
 

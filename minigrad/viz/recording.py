@@ -8,8 +8,8 @@ from typing import Any
 
 from minigrad.engine.inspection import contents
 from minigrad.engine.modes import record_source
+from minigrad.engine.tape import Listener, listen, stop_listening
 from minigrad.engine.tensor import Tensor
-from minigrad.viz.observer import Observer
 from minigrad.viz.values import describe, wait_for
 
 _newest: record | None = None
@@ -61,37 +61,37 @@ class record:
         self.values: dict[int, list[dict[str, Any]]] = {}
         self.leaves: dict[int, dict[str, Any]] = {}
         self.seconds: dict[int, float] = {}
-        self._observer: Notes | None = None
+        self._notes: Notes | None = None
         self._lines: record_source | None = None
 
     def __enter__(self) -> record:
         global _newest
-        if self._observer is not None:
+        if self._notes is not None:
             raise RuntimeError("[record] expected a block that is not open yet: enter another viz.record()")
         _newest = self
         self._lines = record_source()
         self._lines.__enter__()
-        self._observer = Notes(self)
-        self._observer.install()
+        self._notes = Notes(self)
+        listen(self._notes)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._observer is None or self._lines is None:
+        if self._notes is None or self._lines is None:
             raise RuntimeError("[record] expected a block that is open: use viz.record() in a with statement")
-        self._observer.remove()
+        stop_listening(self._notes)
         self._lines.__exit__(kind, error, trace)
-        for out in self._observer.last:
+        for out in self._notes.last:
             for sequence, (leaf, _) in contents(out).items():
                 if leaf is not None and sequence not in self.leaves:
                     self.leaves[sequence] = describe(leaf)
-        self._observer.last = ()
-        self._observer = self._lines = None
+        self._notes.last = ()
+        self._notes = self._lines = None
 
 
-class Notes(Observer):
-    """The observer that fills a recording for one block."""
+class Notes(Listener):
+    """The listener that fills a recording for one block."""
 
     def __init__(self, recording: record) -> None:
         super().__init__()
@@ -101,11 +101,10 @@ class Notes(Observer):
 
     def recorded(self, sequence: int, op: str, outs: tuple[Tensor, ...]) -> None:
         """An operation was recorded."""
-        if self.open:
-            wait_for(outs)
-            self.recording.seconds[sequence] = time.perf_counter() - self._since
-            self.recording.values[sequence] = [describe(out) for out in outs]
-            self.last = outs
+        wait_for(outs)
+        self.recording.seconds[sequence] = time.perf_counter() - self._since
+        self.recording.values[sequence] = [describe(out) for out in outs]
+        self.last = outs
         super().recorded(sequence, op, outs)
         self._since = time.perf_counter()
 

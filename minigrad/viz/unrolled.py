@@ -9,9 +9,8 @@ from minigrad.engine.backward import differentiate
 from minigrad.engine.inspection import contents, entries, operations
 from minigrad.engine.modes import enable_grad
 from minigrad.engine.ops.logic import where
-from minigrad.engine.tape import set_observer
+from minigrad.engine.tape import Listener, listen, stop_listening
 from minigrad.engine.tensor import Tensor
-from minigrad.viz.observer import Observer
 from minigrad.viz.values import describe
 
 KEPT = {"h_t": "h_{t−1}", "c_t": "c_{t−1}"}  # the states that a step carries on, and what they were before it
@@ -30,7 +29,7 @@ class Step(NamedTuple):
     last: int
 
 
-class Unrolled(Observer):
+class Unrolled(Listener):
     """The composition of a recurrent layer, forward and backward.
 
     Parameters
@@ -71,9 +70,8 @@ class Unrolled(Observer):
         self.steps: list[Step] = []
         self._last = 0
         leaves = [None if x is None else x.detach().requires_grad_() for x in inputs]
-        outer = set_observer(None)  # nobody else observes what is computed only for the page
+        listen(self)
         try:
-            self.install()
             with enable_grad():
                 outs = composition(*leaves, seen=self._step)
             self.rows, self.ops = entries(*outs), operations(*outs)
@@ -82,8 +80,7 @@ class Unrolled(Observer):
             given = [leaf for leaf in leaves if leaf is not None]
             differentiate(list(roots), list(seeds), given, False, False, "explore")
         finally:
-            self.open = False
-            set_observer(outer)
+            stop_listening(self)
         self._place = {id(x): (s, k) for s, outs in self._values.items() for k, x in enumerate(outs)}
         pairs = zip(leaves, names, strict=True)
         self.names = {self.number(leaf): name for leaf, name in pairs if leaf is not None and id(leaf) in self._place}
@@ -91,7 +88,7 @@ class Unrolled(Observer):
         self.first = next(row["sequence"] for row in self.rows if x in row["inputs"])
 
     def recorded(self, sequence: int, op: str, outs: tuple[Tensor, ...]) -> None:
-        """An operation of the composition was recorded."""
+        """An operation of the composition was recorded; other listeners are not told of it."""
         self._values[sequence], self._last = outs, sequence
 
     def entered(self, sequence: int, op: str, grads: tuple[Tensor | None, ...]) -> None:

@@ -271,7 +271,8 @@ def test_third_order(rng):
             dx, dw = mg.grad(y, [x, w], create_graph=True)
             y = (dx * dw).sum()
         found.append([dx, dw])
-    agree(found)
+    for a, b in zip(*found, strict=True):  # sums of gradients that are differentiated have another order
+        np.testing.assert_allclose(array(a), array(b), rtol=1e-13)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -423,20 +424,18 @@ def test_backward_in_another_thread(rng):
     np.testing.assert_allclose(array(x.grad), np.exp(array(x)) * (1 + array(x)))
 
 
-def test_two_threads_need_one_run(rng):
-    """Passes from two results, which share no node."""
+def test_passes_of_two_threads(rng):
     for _ in range(20):
         a, b = leaf(*rng.standard_normal(3)), leaf(*rng.standard_normal(3))
-        calls = []
-        y, z = mg.recompute(lambda a, b, calls=calls: (calls.append(1), mg.exp(a), mg.exp(b))[1:])(a, b)
-        threads = [threading.Thread(target=r.sum().backward) for r in (y, z)]
+        y, z = mg.recompute(lambda a, b: (mg.exp(a), mg.exp(b)))(a, b)
+        y, z = y * 2, z * 2
+        threads = [threading.Thread(target=r.sum().backward, kwargs={"retain_graph": True}) for r in (y, z)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(calls) == 2
-        np.testing.assert_allclose(array(a.grad), np.exp(array(a)))
-        np.testing.assert_allclose(array(b.grad), np.exp(array(b)))
+        np.testing.assert_allclose(array(a.grad), 2 * np.exp(array(a)))
+        np.testing.assert_allclose(array(b.grad), 2 * np.exp(array(b)))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
@@ -474,7 +473,7 @@ def test_fork_during_a_second_run():
 
 
 def test_calls_of_f():
-    """Once if nothing is recorded or no pass arrives; twice for any number of passes that retain the tape."""
+    """Once if nothing is recorded or no pass arrives, and once more for each pass."""
     calls = []
     f = mg.recompute(lambda x: calls.append(1) or mg.exp(x))
     x = leaf(1.0, 2.0)
@@ -486,7 +485,7 @@ def test_calls_of_f():
     y = f(x).sum()
     for _ in range(3):
         y.backward(retain_graph=True)
-    assert len(calls) == 5
+    assert len(calls) == 7
     np.testing.assert_allclose(array(x.grad), 3 * np.exp(array(x)))
     y.backward()
     refuses(mg.GradientError, "sum", "retain_graph", y.backward)
@@ -501,16 +500,16 @@ def test_the_name_and_the_signature_stay():
 
 
 def test_tape_and_explore(tmp_path):
-    """Both show the operations of f, with nothing saved; a pass, such as that of the page, fills in what it saves."""
+    """Both show the call, with nothing saved; the page shows the operations of its second run, too."""
     x = leaf(1.0, 2.0)
     y = mg.recompute(lambda x: mg.exp(x) * x)(x).sum()
     rows = y.tape()
-    assert [row["op"] for row in rows] == ["leaf", "exp", "multiply", "sum"]
-    assert [row["saved_bytes"] for row in rows] == [0, 0, 0, 0]
+    assert [row["op"] for row in rows] == ["leaf", "recompute", "sum"]
+    assert [row["saved_bytes"] for row in rows] == [0, 0, 0]
     page = viz.explore(y, tmp_path / "tape.html")
-    assert "multiply" in page.path.read_text(encoding="utf-8")
+    assert "recompute" in page.path.read_text(encoding="utf-8")
     assert x.grad is None
-    assert [row["saved_bytes"] for row in y.tape()] == [0, 16, 32, 0]
+    assert [row["saved_bytes"] for row in y.tape()] == [0, 0, 0]
 
 
 def test_profile():
@@ -754,9 +753,7 @@ def test_a_leaf_of_its_own_that_is_kept():
         return x * w
 
     x = mg.ones(2, requires_grad=True)
-    y = mg.recompute(f)(x)
-    refuses(mg.GradientError, "recompute", ["another leaf as input 1", "outside"], y.sum().backward)
-    assert kept[0].grad is None
+    refuses(mg.GradientError, "recompute", ["keeps no leaf", "outside"], mg.recompute(f), x)
 
 
 def test_passes_within_over_another_run():
@@ -772,7 +769,8 @@ def test_passes_within_over_another_run():
             return x * x * g * mg.grad(h.sum(), w, create_graph=True, retain_graph=True)
 
         found.append(mg.grad(way(f)(x).sum(), [x, w], retain_graph=True))
-    agree(found)
+    for a, b in zip(*found, strict=True):  # sums of gradients that are differentiated have another order
+        np.testing.assert_allclose(array(a), array(b), rtol=1e-13)
 
 
 def test_many_constants():
@@ -817,7 +815,7 @@ def changing(*values):
 def test_a_second_run_that_differs():
     x = mg.ones(3, requires_grad=True)
     for f, what in (
-        (lambda x, n: mg.exp(x[:n]), ["slice", "(2,) float32 on cpu instead of (3,)"]),
+        (lambda x, n: mg.exp(x[:n]), ["[slice], (2,) float32 on cpu, instead of [slice], (3,)"]),
         (
             lambda x, n: mg.exp(x).astype("float64" if n == 2 else "float32"),
             "[astype], (3,) float64 on cpu, instead of [copy], (3,) float32",

@@ -6,14 +6,14 @@ import weakref
 
 import numpy as np
 import pytest
-from checks import doubling, observed_by
+from checks import doubling, told_to
 
 import minigrad as mg
 from minigrad import nn
 from minigrad.engine import inspection, tape
 
 
-class Recorder:
+class Recorder(tape.Listener):
     def __init__(self):
         self.events, self.gradients = [], {}
 
@@ -30,7 +30,7 @@ class Recorder:
 
 @pytest.fixture
 def recorder():
-    with observed_by(Recorder()) as observer:
+    with told_to(Recorder()) as observer:
         yield observer
 
 
@@ -85,12 +85,8 @@ def test_an_error_of_the_observer_is_raised():
         def recorded(self, sequence, op, outs):
             raise KeyError(op)
 
-    before = tape.set_observer(Refusing())
-    try:
-        with pytest.raises(KeyError, match="exp"):
-            mg.ones(3, requires_grad=True).exp()
-    finally:
-        tape.set_observer(before)
+    with told_to(Refusing()), pytest.raises(KeyError, match="exp"):
+        mg.ones(3, requires_grad=True).exp()
 
 
 class Inner(nn.Module):

@@ -68,11 +68,12 @@ def doubling(name):
 
 
 @contextlib.contextmanager
-def observed_by(observer):
-    """Run a block in which `observer` observes the thread; it must still be the observer at the end."""
-    before = tape.set_observer(observer)
-    yield observer
-    assert tape.set_observer(before) is observer
+def told_to(listener):
+    """Run a block in which `listener` listens to the thread; it must still be the last listener at the end."""
+    tape.listen(listener)
+    yield listener
+    assert tape.listener() is listener
+    tape.stop_listening(listener)
 
 
 def named(p, phase):

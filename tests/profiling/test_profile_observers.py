@@ -7,7 +7,7 @@ import weakref
 from collections import Counter
 
 import pytest
-from checks import named
+from checks import named, told_to
 
 import minigrad as mg
 from minigrad.engine import tape
@@ -36,7 +36,7 @@ def test_a_profile_records_nothing_itself():
 
 
 def test_an_error_in_the_block_ends_the_profile():
-    observer, p = tape.set_observer(None), mg.profile()
+    p = mg.profile()
 
     def failing():
         with p:
@@ -48,7 +48,7 @@ def test_an_error_in_the_block_ends_the_profile():
     seen = len(p.events)
     mg.ones(2).exp()
     assert seen == len(p.events) == 2
-    assert tape.set_observer(observer) is None
+    assert tape.listener() is None
 
 
 def test_an_error_in_a_kernel_or_in_backward_is_survived():
@@ -178,8 +178,8 @@ def test_a_profile_that_saw_a_thread_is_freed():
     assert gone() is None
 
 
-def test_the_previous_observer_goes_on_observing():
-    class Observer:
+def test_a_profile_is_heard_by_the_listener():
+    class Hearer(tape.Listener):
         def __init__(self):
             self.heard = []
 
@@ -192,12 +192,7 @@ def test_the_previous_observer_goes_on_observing():
         def left(self, sequence):
             self.heard.append("left")
 
-    observer = Observer()
-    before = tape.set_observer(observer)
-    try:
-        with mg.profile():
-            mg.ones((), requires_grad=True).exp().backward()
-            mg.ones(2).sin()
-    finally:
-        assert tape.set_observer(before) is observer
-    assert observer.heard == ["exp", "exp backward", "left", "leaf backward", "left"]
+    with told_to(Hearer()) as hearer, mg.profile():
+        mg.ones((), requires_grad=True).exp().backward()
+        mg.ones(2).sin()
+    assert hearer.heard == ["exp", "exp backward", "left", "leaf backward", "left"]

@@ -314,7 +314,7 @@ def test_what_cannot_be_explored_says_why():
         mg.GradientError, match=r"\[explore\] expected a tape that is whole, got one .* freed from sum on"
     ):
         viz.explore(loss)
-    assert tape.set_observer(None) is None
+    assert tape.listener() is None
 
 
 def test_a_cotangent_can_be_given():

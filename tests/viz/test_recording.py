@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from checks import observed_by
+from checks import told_to
 from pages import shown
 
 import minigrad as mg
@@ -51,60 +51,48 @@ def test_recordings_nest_and_give_the_thread_back():
         mg.ones(2).backward()
     _ = x.exp()
     assert broken.values == {}
-    assert tape.set_observer(None) is None
+    assert tape.listener() is None
     with pytest.raises(RuntimeError, match=r"\[record\] expected a block that is not open yet"), outer, outer:
         pass
     with pytest.raises(RuntimeError, match=r"\[record\] expected a block that is open"):
         viz.record().__exit__(None, None, None)
-    assert tape.set_observer(None) is None
+    assert tape.listener() is None
 
 
-class Hearer:
-    """An observer of a thread that forwards events to the previous observer."""
-
+class Hearer(tape.Listener):
     def __init__(self):
-        self.heard, self.before = [], None
+        self.heard = []
 
-    def tell(self, name, *told):
-        self.heard.append((name, *(x for x in told if isinstance(x, str))))
-        if self.before is not None:
-            getattr(self.before, name)(*told)
+    def recorded(self, sequence, op, outs):
+        self.heard.append(op)
+        super().recorded(sequence, op, outs)
 
-    def recorded(self, *told):
-        self.tell("recorded", *told)
+    def entered(self, sequence, op, grads):
+        self.heard.append(f"{op} backward")
 
-    def entered(self, *told):
-        self.tell("entered", *told)
-
-    def left(self, *told):
-        self.tell("left", *told)
+    def left(self, sequence):
+        self.heard.append("left")
 
 
-@pytest.fixture
-def hearer():
-    """An observer that is always active."""
-    with observed_by(Hearer()) as observer:
-        yield observer
-
-
-def test_an_observer_that_came_during_a_recording_goes_on_observing(hearer):
-    """The recording remains as a silent link until it is the last one and gets an event."""
+def test_a_listener_that_came_during_a_recording_goes_on_listening():
+    """A recording may end before listeners that came later, and tells the earlier ones."""
     x = mg.tensor(2.0, requires_grad=True)
     late = Hearer()
-    with viz.record() as recording:
-        late.before = tape.set_observer(late)
-        x.exp()
-    x.sin()
-    with recording:  # again, while its first link is still there
-        x.cos()
-    noted = len(recording.values)
-    x.tan()
-    assert tape.set_observer(late.before) is late
-    x.sinh()
-    ops = ["exp", "sin", "cos", "tan"]
-    assert late.heard == [("recorded", op) for op in ops]
-    assert hearer.heard == [("recorded", op) for op in [*ops, "sinh"]]
-    assert noted == len(recording.values) == 2
+    with told_to(Hearer()) as first:
+        with viz.record() as recording:
+            tape.listen(late)
+            x.exp()
+        x.sin()
+        with recording:
+            x.cos()
+        assert tape.listener() is late
+        tape.stop_listening(late)
+        x.sinh()
+    assert late.heard == ["exp", "sin", "cos"]
+    assert first.heard == ["exp", "sin", "cos", "sinh"]
+    assert len(recording.values) == 2
+    with pytest.raises(RuntimeError, match=r"\[stop_listening\] expected a listener of this thread"):
+        tape.stop_listening(late)
 
 
 def test_a_profile_sees_what_follows_a_recording_in_another_thread():
@@ -122,15 +110,14 @@ def test_a_profile_sees_what_follows_a_recording_in_another_thread():
     assert {(event.op, event.phase) for event in p.events} == {("exp", "forward"), ("sin", "forward")}
 
 
-def test_an_exploring_pass_is_forwarded_to_the_previous_observer(hearer):
+def test_an_exploring_pass_is_told_to_earlier_listeners():
     x = mg.tensor([1.0, 2.0], requires_grad=True)
-    loss = (x * x).sum()
-    viz.explore(loss)
-    told = [entry for entry in hearer.heard if entry[0] in ("entered", "left")]
-    assert told == [("entered", "sum"), ("left",), ("entered", "multiply"), ("left",), ("entered", "leaf"), ("left",)]
-    assert hearer.heard[-1] == ("left",)
-    x.exp()
-    assert hearer.heard[-1] == ("recorded", "exp")
+    with told_to(Hearer()) as hearer:
+        viz.explore((x * x).sum())
+    assert hearer.heard == [
+        *["multiply", "sum"],
+        *[told for op in ("sum", "multiply", "leaf") for told in (f"{op} backward", "left")],
+    ]
 
 
 def test_a_profile_books_an_exploring_pass_as_a_backward_pass():
