@@ -71,7 +71,7 @@ def test_every_method_is_a_function_of_its_name():
     """Methods that only a tensor has; the table runs the others both as functions and as methods."""
     own = {
         "T", "mT", "backward", "contiguous", "copy", "copy_", "data_ptr", "detach", "device", "dtype", "fill_", "grad", "is_contiguous",
-        "is_leaf", "item", "nbytes", "ndim", "numpy", "register_hook", "requires_grad", "requires_grad_", "set_", "shape", "size",
+        "is_leaf", "item", "nbytes", "ndim", "numpy", "register_hook", "register_post_accumulate_grad_hook", "requires_grad", "requires_grad_", "set_", "shape", "size",
         "strides", "tape", "to", "to_device", "to_numpy", "tolist", "version", "zero_",
     }  # fmt: skip
     methods = {name for name in dir(mg.zeros(1)) if not name.startswith("_")}

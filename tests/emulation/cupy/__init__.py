@@ -27,6 +27,10 @@ UNBOUND = 256
 os.environ.setdefault("MINIGRAD_CACHE_DIR", str(Path(tempfile.gettempdir(), f"minigrad-emulation-{os.getuid()}")))
 
 
+class ndarray:
+    """What other libraries ask tensors about; the emulation has no arrays."""
+
+
 def compile_using_nvrtc(code, options=()):
     """Return a shared library with a C function for each of the kernels in a text, and an empty dict as CuPy does.
 
