@@ -203,9 +203,10 @@ def capture(
     classes, layers and their options, and items of lists and dicts, also where functions and methods read them that it
     calls. Found are the names in its code and in theirs, and all attributes where the code calls ``getattr``. Not
     watched are NumPy arrays of more than 64 KiB, the code of installed packages and of the standard library, code that
-    is no Python or that `eval` makes, and what comes from elsewhere: files, the clock, environment and context
-    variables, random numbers of Python and NumPy. It keeps the value it had in the recorded call. A function that
-    itself changes what it reads, such as a counter, runs as usual, with a warning that names it.
+    is no Python or that `eval` makes, variables read by ``globals()``, attributes that ``match`` reads by position, and
+    what comes from elsewhere: files, the clock, environment and context variables, random numbers of Python and NumPy.
+    It keeps the value it had in the recorded call. A function that itself changes what it reads, such as a counter,
+    runs as usual, with a warning that names it.
 
     These keep changing as usual, inside or outside the function: learning rates and other options of optimizers, step
     counts, schedulers, random numbers (dropout), running statistics, gradient clipping and its norm. Labels, indices

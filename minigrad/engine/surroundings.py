@@ -8,15 +8,24 @@ that belongs to the user; optimizers and schedules, whose steps are made in each
 """
 
 import array
+import gc
 import io
 import os
 import sys
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MappingView
 from contextlib import suppress
 from functools import cached_property, partial, partialmethod
-from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +39,8 @@ CONSTANTS = (type(None), bool, int, float, complex, str, bytes, range, slice, Bu
 CONTAINERS = (dict, list, tuple, set, frozenset, deque)
 BUFFERS = (np.ndarray, bytearray, array.array, memoryview)
 LARGEST_BUFFER = 1 << 16  # bytes: comparing more in each call would take longer than many steps
-DYNAMIC = {"getattr", "hasattr", "vars", "__dict__", "attrgetter"}  # with them, any attribute may be read
+# With these names, any attribute may be read.
+DYNAMIC = {"getattr", "hasattr", "vars", "__dict__", "__getattribute__", "attrgetter"}
 # Methods that no name in the code leads to: `Module` and `Function` call some, Python the special ones.
 IMPLICIT = {"forward", "backward"}
 CONSTRUCTION = {"__init__", "__new__", "__post_init__"}  # run where the class is named
@@ -122,6 +132,10 @@ class Search:
                     self.look_up(vars(x), self.names, f"{x.__name__}.{{}}")
             case type():
                 self.look_into_class(x, named=True)
+                self.look_into_class(type(x), named=False)
+            case MappingProxyType() | MappingView():
+                for part in gc.get_referents(x):  # the mapping, which a proxy does not show
+                    self.reach(part, label)
             case weakref.ref():
                 self.reach(x(), label)
             case _ if type(x) not in weakref.ProxyTypes:
@@ -146,18 +160,24 @@ class Search:
         for name in names - f.__globals__.keys():  # modules that it imports itself
             for path in (name, f"{f.__globals__.get('__package__')}.{name}"):
                 self.reach(sys.modules.get(path), path)
-        self.reach(f.__defaults__, f"the defaults of {f.__name__}")
-        self.reach(f.__kwdefaults__, f"the defaults of {f.__name__}")
+        self.note("slot", f, "__code__", f"the code of {f.__name__}")  # notebooks that reload modules replace these
+        for name, defaults in (("__defaults__", f.__defaults__), ("__kwdefaults__", f.__kwdefaults__)):
+            if defaults:
+                self.note("slot", f, name, f"the defaults of {f.__name__}")
+                self.reach(defaults, f"the defaults of {f.__name__}")
 
     def classes_of_users(self, kind: type) -> list[type]:
         return [one for one in kind.__mro__ if self.is_users(vars(sys.modules.get(one.__module__, sys)))]
 
     def look_into_class(self, kind: type, named: bool) -> None:
-        for one in self.classes_of_users(kind):
+        found: set[str] = set()
+        for one in reversed(self.classes_of_users(kind)):
             for name, value in vars(one).items():
                 if name in self.names or self.any_name or is_implicit(name, value, named):
-                    self.note("attribute", one, name, f"{one.__name__}.{name}")
+                    found.add(name)
                     self.reach(value, name)
+            for name in found:  # a class may get one that hides its base's
+                self.note("attribute", one, name, f"{one.__name__}.{name}")
 
     def look_into_object(self, x: Any, label: str) -> None:
         kind = type(x)

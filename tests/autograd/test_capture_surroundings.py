@@ -119,6 +119,23 @@ def with_import_from(x):
     return scaled(x)
 
 
+def with_code(x):
+    return x * 2
+
+
+class Meta(type):
+    @property
+    def of_metaclass(cls):
+        return cls.hidden_factor
+
+
+class Made(metaclass=Meta):
+    hidden_factor = 2.0
+
+    def __getattribute__(self, name):
+        return object.__getattribute__(self, "hidden_factor" if name == "factor" else name)
+
+
 @functools.lru_cache
 def factor_of_cache(_):
     return FACTOR if FACTOR == 1 else 3.0
@@ -142,6 +159,8 @@ def changes(monkeypatch, settings):
     slotted, space, pair = Slotted(), types.SimpleNamespace(factor=2.0), Pair([2.0], 1)
     items, queue, several, numbers = [2.0, 3.0], deque([2.0]), {2.0}, np.array([2.0, 3.0])
     others, octets, box = array.array("d", [2.0]), bytearray([2]), {"a": {"b": [1, (2.0, [3.0])]}}
+    made, read = Made(), {"factor": 2.0}
+    proxy, view = types.MappingProxyType(read), read.values()
     factor, calls = 2.0, {"now": outer.doubled}
 
     def inner(x):
@@ -179,6 +198,8 @@ def changes(monkeypatch, settings):
         "variable of a decorated function": (lambda x: wrapped(x), rebind),
         "default": (with_defaults, item(with_defaults.__defaults__[0], 0)),
         "default of a keyword": (with_defaults, item(with_defaults.__kwdefaults__["more"], "a")),
+        "other defaults": (lambda x: with_defaults(x), attribute(with_defaults, "__defaults__", ([5.0],))),
+        "code": (with_code, attribute(with_code, "__code__", with_global.__code__)),
         "attribute of a function": (with_attributes, attribute(with_attributes, "factor")),
         "dataclass": (lambda x: x * plain.factor, attribute(plain, "factor")),
         "slot": (lambda x: x * slotted.factor, attribute(slotted, "factor")),
@@ -186,6 +207,9 @@ def changes(monkeypatch, settings):
         "class": (lambda x: x * outer.factor, attribute(Base, "factor")),
         "class hidden": (lambda x: x * outer.factor, lambda: setattr(outer, "factor", 3.0)),
         "class itself": (lambda x: x * Base.factor, attribute(Base, "factor")),
+        "class hidden by a class": (outer.of_class, lambda: monkeypatch.setattr(Outer, "factor", 3.0, raising=False)),
+        "metaclass": (lambda x: x * Made.of_metaclass, attribute(Made, "hidden_factor")),
+        "computed attribute": (lambda x: x * made.factor, attribute(Made, "hidden_factor")),
         "construction": (lambda x: x * Base().at_construction, set_global),
         "class method": (lambda x: outer.of_class(x), attribute(Base, "factor")),
         "static method": (lambda x: outer.static(x), set_global),
@@ -208,6 +232,8 @@ def changes(monkeypatch, settings):
         "set": (lambda x: x * sum(several), lambda: several.add(4.0)),
         "tuple": (lambda x: x * pair.a[0], item(pair.a, 0)),
         "nested containers": (lambda x: x * box["a"]["b"][1][1][0], item(box["a"]["b"][1][1], 0)),
+        "proxy": (lambda x: x * proxy["factor"], item(read, "factor")),
+        "view": (lambda x: x * next(iter(view)), item(read, "factor")),
         "keys": (lambda x: x * len(next(iter(box))), lambda: box.update(long=box.pop("a"))),
         "NumPy array": (lambda x: x * float(numbers[1]), item(numbers, 1, 4.0)),
         "array": (lambda x: x * others[0], item(others, 0)),
