@@ -20,6 +20,7 @@ from minigrad.engine.tape cimport (
     show_collector, track, track_many,
 )
 from minigrad.engine.tape import GradientError
+from minigrad.engine.writes import is_retaining
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
@@ -398,7 +399,7 @@ cdef int run_hooks(Node node, Visit* here) except -1:
     cdef bint alone = Py_REFCNT(here.gradient) == 1
     if current_listener() is not None:
         (<object>current_listener()).calls_hook()
-    for output, hook in list(node.hooks):
+    for output, hook in sorted(node.hooks, key=is_retaining):      # those keep what the others return
         if output == AFTER:
             continue
         given = <Array>here.gradient if node.outputs == 1 else (<list>here.gradient)[output]

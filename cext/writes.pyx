@@ -222,13 +222,18 @@ class Retained:
             tensor.grad = g if before is None else before + g
 
 
+def is_retaining(entry: tuple[int, Any]) -> bool:
+    """Whether a hook, with the output it belongs to, is one of `retain_grad`."""
+    return type(entry[1]) is Retained
+
+
 cdef bint is_retained(object hook, Array x):
     """Whether a hook keeps the gradient of x."""
     return type(hook) is Retained and hook.tensor() is x
 
 
 def retain_grad(Array x: Tensor) -> None:
-    """Keep the gradient of a computed tensor in its ``grad``; a recorded write does not end that."""
+    """Keep the gradient of a computed tensor in its ``grad``, as other hooks leave it, also after recorded writes."""
     cdef Node node = gradient_node(x)
     if node.hooks is None or not any([is_retained(hook, x) for _, hook in node.hooks]):
         add_hook(x, Retained(x))

@@ -627,6 +627,19 @@ def test_gradients_kept_are_those_of_the_last_write(library):
             assert (a.grad.tolist(), w.grad.tolist()) == ([3, 3], expected)
 
 
+@pytest.mark.parametrize("library", [mg, torch], ids=["minigrad", "torch"])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_gradients_kept_are_those_that_all_hooks_return(library, parts):
+    w = library.tensor([1.0, 2.0], requires_grad=True)
+    a = [w * 1, *(w * 1).unbind()][-1 if parts == 2 else 0]
+    a.retain_grad()
+    a.register_hook(lambda g: g * 2)
+    a.mul_(3) if parts == 1 else None
+    a.register_hook(lambda g: g * 5)
+    (a * a).sum().backward()
+    assert (a.grad.tolist(), w.grad.tolist()) == (([30, 60], [180, 360]) if parts == 1 else (40, [0, 40]))
+
+
 def test_gradients_kept_form_no_cycle():
     w = mg.ones(1000, requires_grad=True)
     before = allocated()
