@@ -14,6 +14,7 @@ from minigrad.nn.container import ModuleList
 from minigrad.nn.dropout import Dropout
 from minigrad.nn.linear import Linear
 from minigrad.nn.module import Module
+from minigrad.nn.norm import check_tensor
 
 Activation = str | Callable[[Tensor], Tensor]
 
@@ -43,6 +44,8 @@ class _Layer(Module):
 
     A branch f computes ``norm(x + dropout(f(x)))`` or, with `norm_first`, ``x + dropout(f(norm(x)))``.
     """
+
+    self_attn: MultiheadAttention
 
     def __init__(
         self, attentions: tuple[str, ...], d_model: int, nhead: int, dim_feedforward: int, dropout: float,
@@ -95,6 +98,7 @@ class _Layer(Module):
         return norm(x + dropout(function(x)))
 
     def _without_padding(self, x: Tensor, padding: Tensor | None, cache: KeyValueCache | None) -> Tensor:
+        check_tensor(type(self).__name__, x)
         axis = 0 if self.batch_first or x.ndim == 2 else 1
         earlier = 0 if cache is None else cache.steps(self.self_attn)
         return without_padding((x, x, x), padding, axis, earlier)[0]
@@ -146,8 +150,6 @@ class TransformerEncoderLayer(_Layer):
     (5, 10, 8)
     """
 
-    self_attn: MultiheadAttention
-
     def __init__(
         self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
         activation: Activation = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
@@ -196,7 +198,6 @@ class TransformerDecoderLayer(_Layer):
     (5, 10, 8)
     """
 
-    self_attn: MultiheadAttention
     multihead_attn: MultiheadAttention
 
     def __init__(

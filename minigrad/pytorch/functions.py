@@ -5,7 +5,7 @@ from typing import Any
 
 import minigrad as mg
 from minigrad.engine.dtype import DTypeLike
-from minigrad.engine.ops.arguments import integer
+from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.tape import set_recording
 from minigrad.engine.tensor import Tensor
 from minigrad.pytorch.methods import TensorNames, _lengths, _with_axis
@@ -205,6 +205,8 @@ def autograd_grad(
 
 def functional_pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """PyTorch's name for `minigrad.pad`, with the widths of the last axis first; a negative width removes elements."""
+    if not hasattr(x, "ndim"):
+        raise TypeError(f"[pad] expected a tensor, got {kind_of(x)}")
     widths = [integer("pad", "width", n) for n in pad]
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     if len(widths) % 2 or len(widths) > 2 * x.ndim:

@@ -98,6 +98,12 @@ def test_the_results_of_a_layer_are_no_tensor(name, recorded):
     assert "numpy()" not in str(caught.value)
 
 
+@pytest.mark.parametrize("call", [lambda x: F.pad(x, (1, 1)), lambda x: nn.utils.vector_to_parameters(x, [])])
+def test_pairs_given_to_functions_are_no_tensor(call):
+    with pytest.raises(TypeError, match=r"tuple \(Tensor, Tensor\), whose \[0\] is one"):
+        call((mg.ones(2), mg.ones(2)))
+
+
 @pytest.mark.parametrize("name, argument, kind", CASES)
 def test_what_is_no_number_is_refused(name, argument, kind):
     optional = inspect.signature(CLASSES[name]).parameters[argument]

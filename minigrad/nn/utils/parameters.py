@@ -17,6 +17,7 @@ from minigrad.engine.tensor import Tensor
 from minigrad.nn.batch_norm import BatchNorm1d, BatchNorm2d
 from minigrad.nn.computed import M, is_computed, make_plain
 from minigrad.nn.module import Module
+from minigrad.nn.norm import check_tensor
 from minigrad.nn.parameter import Parameter
 
 
@@ -157,6 +158,7 @@ def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
     >>> layer.weight.tolist(), layer.bias.tolist()
     ([[0.0, 1.0]], [2.0])
     """
+    check_tensor("vector_to_parameters", vector)
     parameters = list(parameters)
     count = sum(parameter.size for parameter in parameters)
     if vector.shape != (count,):
