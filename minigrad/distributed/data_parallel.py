@@ -31,7 +31,6 @@ from minigrad.engine.tensor import Tensor
 from minigrad.engine.trees import leaves, mapped
 from minigrad.engine.writes import note_write
 from minigrad.nn.module import Module
-from minigrad.nn.parameter import Parameter
 from minigrad.optim.optimizer import checks_before_step
 
 GOLDEN = 0x9E3779B97F4A7C15  # 2⁶⁴ divided by the golden ratio, odd: its multiples are far apart
@@ -278,7 +277,7 @@ class DataParallel(Module):
         self._called = False  # since gradients were last averaged
         self._passed: set[int] = set()  # the forward passes through which backward passes have gone since then
         # The parameters whose gradients each rank has accumulated alone, by id, and their versions at that time.
-        self._alone: dict[int, tuple[Parameter, int]] = {}
+        self._alone: dict[int, tuple[Tensor, int]] = {}
         self._listener = Listener(self)
         self._handles: list[HookHandle] = []
 
