@@ -18,15 +18,16 @@ WORKERS ?= 2
 PARALLEL = -n $(WORKERS) --dist worksteal
 ROUNDS ?= 5
 
-.PHONY: help demo experiments docs test fuzz gpu-check lint format bench debug clang sanitize tsan wheel dist-check \
-	wheel-requirements clean
+.PHONY: help demo experiments docs test test-all fuzz gpu-check lint format bench debug clang sanitize tsan wheel \
+	dist-check wheel-requirements clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo        train two networks with layer normalization on real digits and plot their curves'
 	@echo 'make experiments measure common claims about normalization: examples/results (full runs: ARGS=)'
 	@echo 'make docs        build the site in docs/_build, executing every page'
-	@echo 'make test        run the whole test suite (pytest options in ARGS)'
+	@echo 'make test        run one case of every behavior, without PyTorch (pytest options in ARGS)'
+	@echo 'make test-all    run the whole test suite: every combination, PyTorch, the site'
 	@echo 'make fuzz        call the public interface at random, looking for crashes, hangs and leaks (SECONDS=60)'
 	@echo 'make gpu-check   run the suite, compute-sanitizer and the benchmarks on a GPU (or in emulation)'
 	@echo 'make lint        run ruff, cython-lint, clang-format and mypy'
@@ -54,7 +55,7 @@ $(VENV)/built: $(IN)/python $(SOURCES)
 	$(INSTALL) .
 	@touch $@
 
-$(VENV)/examples $(VENV)/lint $(VENV)/docs: $(VENV)/%: pyproject.toml | $(VENV)/built
+$(VENV)/examples $(VENV)/lint $(VENV)/docs $(VENV)/test: $(VENV)/%: pyproject.toml | $(VENV)/built
 	$(INSTALL) '.[$*]'
 	@touch $@
 
@@ -62,7 +63,7 @@ $(VENV)/peers: pyproject.toml | $(VENV)/built
 	$(INSTALL) '.[examples,peers]'
 	@touch $@
 
-$(VENV)/test: pyproject.toml | $(VENV)/built
+$(VENV)/test-all: pyproject.toml | $(VENV)/built
 	$(INSTALL) '.[test,docs]'
 	$(FETCH) '$(TORCH)' || echo 'PyTorch cannot be installed here: the tests that compare with it will not run'
 	$(FETCH) playwright || echo 'Playwright cannot be installed here: pages are not tested in a browser'
@@ -83,6 +84,9 @@ docs: $(VENV)/built $(VENV)/docs
 	$(IN)/sphinx-build -q -T -W --keep-going -b html docs docs/_build/html $(ARGS)
 
 test: $(VENV)/built $(VENV)/test
+	$(IN)/python -m pytest $(PARALLEL) --quick $(ARGS)
+
+test-all: $(VENV)/built $(VENV)/test-all
 	$(IN)/python -m pytest $(PARALLEL) $(ARGS)
 
 fuzz: SECONDS = 60
@@ -91,7 +95,7 @@ fuzz: $(VENV)/built $(VENV)/test
 
 # Where no environment can be created, the commands below can be run by hand. compute-sanitizer slows every kernel many
 # times over, so it runs only the test that uses each of them.
-gpu-check: $(VENV)/built $(VENV)/test
+gpu-check: $(VENV)/built $(VENV)/test-all
 	MINIGRAD_TEST_DEVICES=cuda:0 $(IN)/pytest $(PARALLEL) $(ARGS)
 	@if nvidia-smi > /dev/null 2>&1 && command -v compute-sanitizer > /dev/null; then \
 		for tool in memcheck racecheck synccheck; do \
@@ -130,7 +134,7 @@ format: $(VENV)/built $(VENV)/lint
 # All checking builds are in build/, separate from the ordinary one, and run from there. PYTHONSAFEPATH keeps processes
 # that tests start from importing the ordinary build from the current folder, and scripts from importing their
 # neighbors.
-debug: $(VENV)/built $(VENV)/test
+debug: $(VENV)/built $(VENV)/test-all
 	MINIGRAD_DEBUG=1 $(IN)/python setup.py -q build --build-lib build/debug/lib
 	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/debug/lib:$(CURDIR)/examples MINIGRAD_EXPECT_BUILD=build/debug/lib $(IN)/pytest $(PARALLEL) $(ARGS)
 
@@ -138,7 +142,7 @@ debug: $(VENV)/built $(VENV)/test
 clang: CLANG = clang++
 clang: INVARIANCES = tests/facts/test_invariance.py tests/facts/test_batches.py tests/ops/test_batch_norm_ops.py \
 	tests/engine/test_threads.py::test_same_bits_for_any_number_of_threads
-clang: $(VENV)/built $(VENV)/test
+clang: $(VENV)/built $(VENV)/test-all
 	CXX="$(CLANG) -Werror" $(IN)/python setup.py -q build --build-lib build/clang/lib
 	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/clang/lib:$(CURDIR)/examples MINIGRAD_TEST_DEVICES=cpu \
 	MINIGRAD_EXPECT_BUILD=build/clang/lib $(IN)/pytest $(PARALLEL) $(INVARIANCES) $(ARGS)
@@ -152,7 +156,7 @@ clang: $(VENV)/built $(VENV)/test
 # in an allocation (https://github.com/llvm/llvm-project/pull/75290). So is a test of a process's peak memory, to which
 # the sanitizer adds an eighth and its quarantine.
 sanitize: REPORT = $(CURDIR)/build/sanitize/report
-sanitize: $(VENV)/built $(VENV)/test
+sanitize: $(VENV)/built $(VENV)/test-all
 	MINIGRAD_SANITIZE=1 $(IN)/python setup.py -q build --build-lib build/sanitize/lib
 	rm -f $(REPORT).*
 	export PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/sanitize/lib:$(CURDIR)/examples PYTHONMALLOC=malloc \
@@ -173,7 +177,7 @@ sanitize: $(VENV)/built $(VENV)/test
 # that an older ThreadSanitizer reserves for itself may already be taken, so setarch turns randomization off if it can.
 tsan: REPORT = $(CURDIR)/build/tsan/report
 tsan: THREADED = (thread or races or test_loader) and not fork and not spin and not instruction_set and not hostile and not processes
-tsan: $(VENV)/built $(VENV)/test
+tsan: $(VENV)/built $(VENV)/test-all
 	MINIGRAD_SANITIZE=thread $(IN)/python setup.py -q build --build-lib build/tsan/lib
 	rm -f $(REPORT).*
 	export PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/tsan/lib:$(CURDIR)/examples MINIGRAD_TEST_DEVICES=cpu \

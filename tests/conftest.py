@@ -1,4 +1,4 @@
-"""Setup for all tests: devices, seeded random numbers, Hypothesis profiles, and the table's parameters."""
+"""Setup for all tests: devices, seeded random numbers, Hypothesis profiles, the table's parameters, the quick set."""
 
 import ctypes
 import gc
@@ -78,17 +78,94 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("op, case", found, ids=[f"{op.name}{case}" for op, case in found])
 
 
+# ── the quick set: `make test` runs pytest with --quick, `make test-all` without ──────────────────
+
+# Files and tests that the quick set leaves out whole: they need Sphinx, a browser, CuPy, NVRTC or other compilers, or take
+# long and are made of what other tests check one by one.
+FULL_FILES = {
+    "api/test_pytorch_scripts.py", "cuda/test_cupy.py", "cuda/test_nvrtc.py", "docs/test_figures.py",
+    "docs/test_site.py", "packaging/test_portability.py", "viz/test_explore_page.py",
+}  # fmt: skip
+FULL_TESTS = {"test_minigrad_holds"}
+# Slow tests whose cases show the same in several places: the quick set has the first case.
+FIRST_CASE = {"test_a_missing_barrier_of_a_crew_shows", "test_agrees_with_the_other_kernels"}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="run one case of every behavior, without PyTorch")
+
+
+def pytest_ignore_collect(collection_path, config):
+    if config.getoption("quick") and collection_path in {Path(__file__).parent / name for name in FULL_FILES}:
+        return True
+
+
+def needs_torch(item):
+    """Whether a test compares with PyTorch."""
+    code, module = item.function.__code__, getattr(item.module, "torch", None)
+    given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return (
+        "torch" in (*code.co_names, *code.co_varnames, *code.co_freevars)
+        or ("importorskip" in code.co_names and "torch" in code.co_consts)
+        or any(value is module for value in given if module)
+    )
+
+
+def choose_quick(items):
+    """Return the tests of the quick set: every test with each value of each parameter once, not every combination.
+
+    Values are tried on the CPU where they can be, and one on a GPU. Of an operation's cases in the table, each test of
+    checks.Suite has one on each device, and not all tests the same one; `test_forward` has all of them on the CPU.
+    """
+    chosen, cases, seen = [], {}, set()
+    for item in sorted(items, key=lambda item: "cuda:0" in item.name):
+        if item.originalname in FULL_TESTS or needs_torch(item):
+            continue
+        name, call = item.nodeid.split("[")[0], getattr(item, "callspec", None)
+        if call and "case" in call.params:
+            op, device = call.params["op"].name, call.params["device"]
+            own = item.originalname == "test_forward" and device == "cpu" and item.name
+            cases.setdefault((name, op, device, own), []).append(item)
+            continue
+        places = call.indices.items() if call and item.originalname not in FIRST_CASE else [("", 0)]
+        values = {(name, *place) for place in places}
+        if not values <= seen:
+            chosen.append(item)
+        seen |= values
+    chosen += [same[zlib.crc32(name.encode()) % len(same)] for (name, *_), same in cases.items()]
+    return set(chosen)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if left := getattr(config, "left", None):
+        terminalreporter.write_line(
+            f"This was the quick set: `make test-all` runs {left} more tests, and {len(FULL_FILES)} more files."
+        )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Tell pytest-xdist's main process how many tests its workers, all of which collect the same, have left out."""
+    node.config.left = getattr(node, "workeroutput", {}).get("left")
+
+
 SITE = "docs/test_site.py"
 LONG = ("cuda/test_nvrtc.py", "examples/test_examples.py", "packaging/test_portability.py", "fuzz/test_fuzz.py",
         "engine/test_processes.py", "nn/test_training.py")  # fmt: skip
 
 
-def pytest_collection_modifyitems(items):
-    """Let the first of two processes begin with the site and the second with the other long tests.
+def pytest_collection_modifyitems(config, items):
+    """Leave out what --quick does; let the first of two processes begin with the site, the second with the other long tests.
 
     xdist gives each process an equal part of the list, and one that is finished takes over tests from the end of
     another's part, so the long ones must not be there.
     """
+    if config.getoption("quick"):
+        chosen = choose_quick(items)
+        left = [item for item in items if item not in chosen]
+        config.hook.pytest_deselected(items=left)
+        config.left = getattr(config, "workeroutput", {})["left"] = len(left)
+        items[:] = [item for item in items if item in chosen]
     folder = Path(__file__).parent
     paths = {folder / name for name in LONG}
     site, others, rest = [], [], []

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from peers import torch
 
 import minigrad as mg
 
-torch = pytest.importorskip("torch")
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "reference" / "pytorch.md"
 SCRIPTS = sorted((TESTS / "pytorch_scripts").glob("*.py"))

@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 from checks import allocated, array, equals
+from peers import torch
 
 import minigrad as mg
 from minigrad import nn
-
-torch = pytest.importorskip("torch")
-
 
 # ── random programs ───────────────────────────────────────────────────────────────────────────────
 

@@ -1,6 +1,6 @@
 """A fuzzer: nothing that a caller does may crash the process, hang it, leak, or read uninitialized memory.
 
-`python -m fuzz` (or `make fuzz`) runs random programs; `make test` runs a fixed number of them.
+`python -m fuzz` (or `make fuzz`) runs random programs; `make test-all` runs a fixed number of them.
 
 Neither Hypothesis nor Atheris is suitable. Hypothesis runs and shrinks in the process under test, which the relevant
 findings kill; Atheris needs a libFuzzer build of the extensions with Clang. The rest is small: a program is a list of

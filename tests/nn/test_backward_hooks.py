@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from checks import tensor
+from peers import torch
 
 import minigrad as mg
 
-torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook")
 LIBRARIES = pytest.mark.parametrize("library", [mg, torch], ids=["minigrad", "torch"])
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from checks import array, tensor
+from peers import torch
 
 import minigrad as mg
 from minigrad import nn, optim
 
-torch = pytest.importorskip("torch")
 OPTIONS = [
     {"lr": 1e-3},
     {"lr": 0.5, "max_iter": 1},

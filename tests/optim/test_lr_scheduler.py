@@ -65,6 +65,27 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("build, rates", [
+    (lambda o: ours.StepLR(o, 2, 0.1), (1, 1, 0.1, 0.1)),
+    (lambda o: ours.MultiStepLR(o, [1, 3], 0.1), (1, 0.1, 0.1, 0.01)),
+    (lambda o: ours.ExponentialLR(o, 0.5), (1, 1 / 2, 1 / 4, 1 / 8)),
+    (lambda o: ours.LambdaLR(o, lambda t: 1 / (t + 1)), (1, 1 / 2, 1 / 3, 1 / 4)),
+    (lambda o: ours.ConstantLR(o, 0.2, 2), (0.2, 0.2, 1, 1)),
+    (lambda o: ours.LinearLR(o, 0.5, 1, 2), (1 / 2, 3 / 4, 1, 1)),
+    (lambda o: ours.PolynomialLR(o, 4, 2), (1, 9 / 16, 1 / 4, 1 / 16)),
+    (lambda o: ours.CosineAnnealingLR(o, 3), (1, 3 / 4, 1 / 4, 0)),
+    (lambda o: ours.CosineAnnealingWarmRestarts(o, 2), (1, 1 / 2, 1, 1 / 2)),
+])  # fmt: skip
+def test_rates_follow_the_formula(build, rates):
+    optimizer, found = optim.SGD([mg.ones(1, requires_grad=True)], lr=1.0), []
+    schedule = build(optimizer)
+    for _ in rates:
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    np.testing.assert_allclose(found, rates, rtol=1e-12, atol=1e-15)
+
+
 @pytest.mark.parametrize("schedule", CASES)
 @pytest.mark.parametrize("name", ["SGD", "Adam"])
 def test_sequence_is_pytorchs(schedule, name):

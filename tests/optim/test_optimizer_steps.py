@@ -11,6 +11,38 @@ from minigrad import nn, optim
 from minigrad.engine.ops.optimizer import grad_norm as optimizer_norm
 
 
+def scaled(g, square, t):
+    """Return Adam's direction from its running means, `square` that of g², after t steps."""
+    return (g / (1 - 0.9**t)) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8)
+
+
+# One step of each rule: (parameter, gradient, two states that begin at zero, number of the step) to what they become.
+RULES = {
+    "SGD": lambda x, g, m, v, t: (x - 0.1 * (m := 0.9 * m + g), m, v),
+    "Adam": lambda x, g, m, v, t: (
+        x - 0.1 * scaled(m := 0.9 * m + 0.1 * g, v := 0.999 * v + 0.001 * g * g, t), m, v
+    ),
+    "AdamW": lambda x, g, m, v, t: (
+        0.999 * x - 0.1 * scaled(m := 0.9 * m + 0.1 * g, v := 0.999 * v + 0.001 * g * g, t), m, v
+    ),
+    "RMSprop": lambda x, g, m, v, t: (x - 0.1 * g / (np.sqrt(v := 0.99 * v + 0.01 * g * g) + 1e-8), m, v),
+    "Adagrad": lambda x, g, m, v, t: (x - 0.1 * g / (np.sqrt(v := v + g * g) + 1e-10), m, v),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_steps_follow_the_formula(name, device, rng):
+    x, m, v = rng.standard_normal(5), np.zeros(5), np.zeros(5)
+    parameter = tensor(x, device, True)
+    optimizer = getattr(optim, name)([parameter], lr=0.1, **({"momentum": 0.9} if name == "SGD" else {}))
+    for t in range(1, 5):
+        g = rng.standard_normal(5)
+        parameter.grad = tensor(g, device)
+        optimizer.step()
+        x, m, v = RULES[name](x, g, m, v, t)
+        np.testing.assert_allclose(array(parameter), x, rtol=1e-12)
+
+
 @pytest.mark.parametrize("name, options", [
     ("SGD", {"momentum": 0.9}), ("Adam", {"amsgrad": True}), ("RMSprop", {"centered": True, "momentum": 0.9}),
     ("Adagrad", {}),
