@@ -101,11 +101,11 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def needs_torch(item):
-    """Whether a test compares with PyTorch."""
+    """Whether a test compares with PyTorch: it names `torch`, a helper such as `beside_torch`, or is given the module."""
     code, module = item.function.__code__, getattr(item.module, "torch", None)
     given = item.callspec.params.values() if hasattr(item, "callspec") else ()
     return (
-        "torch" in (*code.co_names, *code.co_varnames, *code.co_freevars)
+        any("torch" in name.split("_") for name in (*code.co_names, *code.co_varnames, *code.co_freevars))
         or ("importorskip" in code.co_names and "torch" in code.co_consts)
         or any(value is module for value in given if module)
     )

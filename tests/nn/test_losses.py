@@ -55,6 +55,26 @@ def test_reprs_show_what_differs_from_the_defaults():
     assert repr(Scaled(2, np.ones(2))) == "Scaled(array=array([1., 1.]))"
 
 
+# The loss of each element, from a prediction p and a target q.
+FORMULAS = {
+    "MSELoss": lambda p, q: (p - q) ** 2,
+    "L1Loss": lambda p, q: abs(p - q),
+    "SmoothL1Loss": lambda p, q: (p - q) ** 2 / 2,  # of differences below one
+    "HuberLoss": lambda p, q: (p - q) ** 2 / 2,
+    "BCELoss": lambda p, q: -q * np.log(p) - (1 - q) * np.log(1 - p),
+    "BCEWithLogitsLoss": lambda p, q: np.log1p(np.exp(p)) - q * p,
+    "KLDivLoss": lambda p, q: q * (np.log(q) - p),
+    "CrossEntropyLoss": lambda p, q: -(q * (p - np.log(np.exp(p).sum(1, keepdims=True)))).sum(1),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_losses_follow_the_formula(name, device, rng):
+    p, q = rng.uniform(0.1, 0.9, (2, 4, 3))
+    found = getattr(nn, name)(reduction="none")(tensor(p, device), tensor(q, device))
+    np.testing.assert_allclose(array(found), FORMULAS[name](p, q), rtol=1e-12)
+
+
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
