@@ -1,9 +1,9 @@
 """Recomputation: a function that saves nothing for the backward pass runs again when the pass reaches it.
 
 A call of the function is one node of the tape. The first run is recorded as usual, but its nodes die when the function
-returns, because the results get the node of the call instead. The inputs of that node are the tensors from outside that
-the run has read. In a backward pass, the function runs again, and an inner pass takes the gradients of the results to
-the inputs. So hooks, nested uses and derivatives of every order need no special treatment.
+returns, because the results get the node of the call instead. The inputs of that node are the older nodes to which the
+first run's nodes lead. In a backward pass, the function runs again, and an inner pass takes the gradients of the
+results to the inputs. So hooks, nested uses and derivatives of every order need no special treatment.
 
 `FirstRun` notes what the function reads, draws and writes; `SecondRun` checks that it does the same again.
 """
@@ -24,7 +24,7 @@ from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport continue_pass
 from minigrad.engine.dtype cimport dtype_of
 from minigrad.engine.tape cimport (
-    Listener, Node, Op, current_listener, described, gradient_node, is_leaf, last_sequence, set_listener,
+    Listener, Node, Op, current_listener, described, is_leaf, last_sequence, leaf_op, set_listener,
     set_recording, show_collector, track_many,
 )
 from minigrad.engine.tape import GradientError
@@ -75,7 +75,6 @@ cdef class FirstRun(Listener):
     cdef dict kwargs
     cdef int64_t began, ended       # the moments, which tell tensors that the run makes from others
     cdef list reads                 # in order: (weak reference, version, whether it requires grad) of older tensors
-    cdef list inputs                # those of them that require grad, during the run
     cdef dict writes                # id -> (weak reference, first values) of each older tensor that is written
     cdef list ops                   # see `outline`
     cdef list modules               # (weak reference, class name, whether it is training) of each call of a module
@@ -84,7 +83,7 @@ cdef class FirstRun(Listener):
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.function, self.args, self.kwargs = function, rebuilt(args), rebuilt(kwargs)
-        self.reads, self.inputs, self.writes = [], [], {}
+        self.reads, self.writes = [], {}
         self.ops, self.modules, self.drawn = [], [], []
         self.lock = threading.RLock()
 
@@ -105,13 +104,11 @@ cdef class FirstRun(Listener):
                                     f"that writes to {self.name_of(x)} in place: let it work on a copy")
         self.check_writes()
         outs = results_since(result, self.began)
-        made, older = history_since(outs, since, self.began)
-        inputs = {id(x): x for x in self.inputs if id(gradient_node(<Array>x)) in older}
-        if outs and inputs:
-            track_many(recompute_op, outs, list(inputs.values()), [], (self,))
+        made, inputs = history_since(outs, since, self.began)
+        if inputs:
+            track_many(recompute_op, outs, inputs, [], (self,))
             for y in outs:      # the function may lead to what it has returned
                 show_collector(<Array>y)
-        self.inputs = None
         if any([reference() is not None for reference in made]):
             raise GradientError("[recompute] expected a function that keeps no leaf that it makes, as its second run "
                                 "makes another one, which gets the gradient: make it outside of the function")
@@ -156,8 +153,6 @@ cdef class FirstRun(Listener):
         Listener.read(self, x)
         if x.moment < self.began:
             self.reads.append((ref(x), version(x), bool(x.needs_grad)))
-            if x.needs_grad:
-                self.inputs.append(x)
 
     def before_write(self, Array x: Tensor) -> None:
         """Note the values of a tensor, and of those that share its memory, unless the run made them."""
@@ -361,27 +356,33 @@ cdef list results_since(object result, int64_t moment):
 
 
 cdef tuple history_since(list outs, int64_t sequence, int64_t moment):
-    """Weak references to the leaves in the history of tensors since then, and the ids of the older nodes it leads to."""
-    cdef dict seen = {}
-    cdef list leaves = [], stack = [(<Array>x).node for x in outs]
-    cdef set older = set()
+    """What the history of tensors leads to: weak references to leaves since then, and the outputs of older nodes.
+
+    No output of an older node need have been read: a gradient that the function takes reads what backward has saved.
+    """
+    cdef set seen = set()
+    cdef list made = [], older = [], stack = [((<Array>x).node, (<Array>x).output) for x in reversed(outs)]
+    cdef Array input
     cdef Node node
     cdef int i
     while stack:
-        node = stack.pop()
-        if id(node) in seen:
+        node, output = place = stack.pop()
+        if place in seen:
             continue
-        seen[id(node)] = node
+        seen.add(place)
+        if node.op is leaf_op and node.leaf == NULL:
+            continue
         if node.leaf != NULL and (<Array>node.leaf).moment >= moment:
-            leaves.append(ref(<object>node.leaf))
-            continue
-        if node.sequence <= sequence:
-            older.add(id(node))
-            continue
-        for i in range(node.inputs):
-            if node.slots[i].edge != NULL:
-                stack.append(<Node>node.slots[i].edge)
-    return leaves, older
+            made.append(ref(<object>node.leaf))
+        elif node.sequence <= sequence:
+            input = alias(<Array>outs[0])       # any tensor serves to name an output
+            input.node, input.needs_grad, input.output = node, True, output
+            older.append(input)
+        else:
+            for i in reversed(range(node.inputs)):
+                if node.slots[i].edge != NULL:
+                    stack.append((<Node>node.slots[i].edge, node.slots[i].output))
+    return made, older
 
 
 cdef tuple layout(Array x):

@@ -308,6 +308,19 @@ def test_gradients_within(rng):
     agree(found)
 
 
+def test_gradients_within_of_what_was_computed_before(rng):
+    """The gradient leads to operations whose results f does not read."""
+    values = rng.standard_normal(3)
+
+    def gradients(way):
+        x, s = leaf(values), leaf(values)
+        loss = mg.tanh(x).sum()
+        way(lambda s: (mg.grad(loss, [x], create_graph=True)[0] * s).sum())(s).backward()
+        return x.grad, s.grad
+
+    agree([gradients(way) for way in WAYS])
+
+
 def test_nested_captures():
     """An inner function that captures the argument of the outer one, or one of its results."""
     for create_graph in (False, True):
