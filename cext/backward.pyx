@@ -47,14 +47,15 @@ cdef int collect(Pass walk, list roots, int64_t floor) except -1:
     """Add every node that a root depends on, and sort them.
 
     The search does not go past nodes that the pass has already, and those whose number is `floor` or less: `floor` is
-    the number of the oldest target, on which nothing older can depend. This calls no Python code, so no other pass runs
-    in the meantime.
+    the number of the oldest target, on which nothing older can depend. Once the roots have their nodes, this allocates
+    no object, so no finalizer runs another pass in the meantime.
     """
+    cdef list nodes = [gradient_node(<Array>root) for root in roots]
     cdef Node node
     cdef size_t k = walk.visits.size()
     cdef int i
-    for root in roots:
-        add_node(walk, gradient_node(<Array>root))
+    for node in nodes:
+        add_node(walk, node)
     while k < walk.visits.size():
         node = <Node>walk.visits[k].node
         k += 1

@@ -29,6 +29,7 @@ from minigrad.engine.tape cimport (
 )
 from minigrad.engine.tape import GradientError
 from minigrad.engine.trees import leaves
+from minigrad.engine.writes cimport follow
 
 
 cdef Op recompute_op = described("recompute", run_again, "y = f(x…), of which nothing is saved",
@@ -106,9 +107,12 @@ cdef class FirstRun(Listener):
         outs = results_since(result, self.began)
         made, inputs = history_since(outs, since, self.began)
         if inputs:
+            before = [(<Array>y).node for y in outs]
             track_many(recompute_op, outs, inputs, [], (self,))
-            for y in outs:      # the function may lead to what it has returned
-                show_collector(<Array>y)
+            for y, node in zip(outs, before):
+                follow(<Array>y, <Node>node, <Node>(<Array>y).node)
+                show_collector(<Array>y)        # the function may lead to what it has returned
+            del before, node    # all of the first run dies here
         if any([reference() is not None for reference in made]):
             raise GradientError("[recompute] expected a function that keeps no leaf that it makes, as its second run "
                                 "makes another one, which gets the gradient: make it outside of the function")

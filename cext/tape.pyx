@@ -991,7 +991,11 @@ cdef object hooked(Array x, tuple entry):
 
 def forget_other_threads() -> None:
     """In the child of a fork, only the thread that forked continues."""
-    adding.clear()
+    cdef vector[Adding] own
+    for entry in adding:
+        if entry.second == <void*>&mg_burying:
+            own.push_back(entry)
+    adding.swap(own)
 
 
 if hasattr(os, "register_at_fork"):

@@ -8,3 +8,4 @@ cdef bint shares_nothing(Array x)
 cdef int replace(Array x, Array old, Array result) except -1
 cdef list keep_saved(Array x, Array old, Array region, Node last)
 cdef int take_history(Array x, Array old, Array result) except -1
+cdef int follow(Array x, Node old, Node new) except -1

@@ -92,7 +92,7 @@ cdef int take_history(Array x, Array old, Array result) except -1:
     """Let x, which was `old`, have the history of `result`."""
     retire_leaf(x)
     x.node, x.needs_grad, x.output = result.node, result.needs_grad, result.output
-    if old.node is not None and x.node is not None and (<Node>old.node).hooks is not None:
+    if old.node is not None and x.node is not None:
         follow(x, <Node>old.node, <Node>x.node)
     return 0
 
@@ -240,8 +240,8 @@ def retain_grad(Array x: Tensor) -> None:
 
 
 cdef int follow(Array x, Node old, Node new) except -1:
-    """Move what retains the gradient of x from the node that made it to the one that has written it."""
-    cdef list moved = [(x.output, hook) for _, hook in old.hooks if is_retained(hook, x)]
+    """Move what retains the gradient of x from the node that made it to the one that has replaced that."""
+    cdef list moved = [] if old.hooks is None else [(x.output, hook) for _, hook in old.hooks if is_retained(hook, x)]
     if moved:
         old.hooks[:] = [entry for entry in old.hooks if not is_retained(entry[1], x)]
         new.hooks = moved if new.hooks is None else new.hooks + moved

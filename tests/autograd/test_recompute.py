@@ -106,6 +106,17 @@ def test_grad_and_hooks(device, rng):
     assert calls[0] == calls[1]
 
 
+def test_retained_gradient_of_a_result():
+    def f(x):
+        y = x * 2
+        y.retain_grad()
+        return y
+
+    y = mg.recompute(f)(leaf(1.0, 2.0))
+    (y * 3).sum().backward()
+    equals(y.grad, [3.0, 3.0])
+
+
 def test_several_arguments_and_results(device, rng):
     """Keywords, nests, other values, a tensor of integers, a detached result, an argument that is not used."""
 
