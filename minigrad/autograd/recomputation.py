@@ -64,7 +64,8 @@ def recompute(f: Called, *unexpected: Any) -> Called:
 
     Every backward pass calls f again, also one over a tape that an earlier pass has retained. What f keeps of its own
     tensors, such as the weights of an attention in a list, is not part of the tape of the result: its gradient is that
-    of the plain operations that made it.
+    of the plain operations that made it. A second derivative with respect to a result of f counts only what
+    follows f: what the second call saves are functions of the inputs, not of that result.
 
     Assign the module itself to an attribute, not ``recompute(module)``, so that its parameters are found, and call
     ``mg.recompute(self.block)(x)`` in ``forward``.
