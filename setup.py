@@ -46,7 +46,9 @@ KERNEL = "-fno-math-errno -fno-trapping-math -fopenmp-simd -Wall -Wextra".split(
 FUSED = {"gcc": "-ffp-contract=fast", "clang": "-ffp-contract=on"}
 # A short loop that straddles two cache lines takes 1.7 times as long, so alignment must not depend on what else is
 # linked. A Cython module runs 1.4 % more instructions at -O1 than at -O2, and compiles in two thirds of the time.
-OPTIMIZE = {"kernel": ["-O3", "-g0", "-falign-loops=32"], "cython": ["-O1", "-g0"]}
+OPTIMIZE = {"kernel": ["-O3", "-g0", "-falign-loops=32"], "cython": ["-O1", "-g0"], "small": ["-Os", "-g0"]}
+# Modules whose speed does not count: a third smaller.
+SMALL = {"capture", "cuda", "gpu_memory", "hooks", "inspection", "interop", "listener", "modes", "recompute", "recording"}
 LINK = []
 if not MAC:
     COMMON += ["-pthread"]
@@ -54,9 +56,10 @@ if not MAC:
 if DEBUG:
     # at -O1, GCC mistakes a vector that is filled lane by lane for an uninitialized one
     checks = ["-O1", "-g", "-D_GLIBCXX_ASSERTIONS", "-Wno-maybe-uninitialized"]
-    OPTIMIZE = {"kernel": checks, "cython": checks}
+    OPTIMIZE = {"kernel": checks, "cython": checks, "small": checks}
 else:
-    LINK += ["-Wl,-s" if not MAC else "-Wl,-x"]  # a sixth of the size is names of functions
+    # a sixth of the size is names of functions, and parts of a file on pages of their own are 4 KB for each module
+    LINK += ["-Wl,-x"] if MAC else ["-Wl,-s", "-Wl,-z,noseparate-code"]
 if SANITIZE:
     COMMON += [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
     LINK += [f"-fsanitize={SANITIZE}"]
@@ -120,7 +123,8 @@ class BuildEngine(build_ext):
         isas = self.runnable(ISAS) if self.stays_here else ISAS
         compiles, links = [], []
         for extension, generated in zip(self.extensions, self.cythonized(), strict=True):
-            flags = [*COMMON, *OPTIMIZE["cython"], *python]
+            kind = "small" if extension.name.rpartition(".")[2] in SMALL else "cython"
+            flags = [*COMMON, *OPTIMIZE[kind], *python]
             jobs = [self.compilation(generated, "module", flags)]
             for source in map(Path, extension.sources[1:]):
                 variants = isas if source.parent.name == "kernels" else {"baseline": []}

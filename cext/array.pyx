@@ -182,7 +182,7 @@ cdef class Array:
 
     def __cinit__(self):
         # Only a hook can tie a tensor into a reference cycle, so the collector need not track a tensor
-        # until it gets a hook (tape.add_hook); a chain of a million then costs it nothing.
+        # until it gets a hook (hooks.add_hook); a chain of a million then costs it nothing.
         PyObject_GC_UnTrack(<void*>self)
         self.buffer, self.ndim_, self.moment = NOWHERE, 1, moment
 

@@ -1,5 +1,5 @@
 from minigrad.engine.array cimport Array
-from minigrad.engine.tape cimport Node
+from minigrad.engine.node cimport Node
 
 cdef list pull_back(list roots, list grads, list targets, bint retain, bint create, str op=*,
                     bint allow_unused=*)

@@ -14,12 +14,14 @@ from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport dtype_of
 from minigrad.engine.ops.arguments cimport kind_of
-from minigrad.engine.tape cimport (
-    AFTER, Listener, Node, Pass, Visit, accumulate, add_to, begin_pass, bury, current_listener, end_pass, function_op,
-    gradient_node, identity_op, leaf_op, owned, recording, replace, running_pass, saved_shapes, set_recording,
-    show_collector, track, track_many,
+from minigrad.engine.hooks cimport AFTER, show_collector
+from minigrad.engine.listener cimport Listener, current_listener
+from minigrad.engine.node cimport (
+    Node, Pass, Visit, add_to, begin_pass, bury, end_pass, function_op, recording, replace, running_pass,
+    saved_shapes, set_recording,
 )
-from minigrad.engine.tape import GradientError
+from minigrad.engine.tape cimport accumulate, gradient_node, identity_op, leaf_op, owned, track, track_many
+from minigrad.engine.node import GradientError
 from minigrad.engine.writes import is_retaining
 
 cdef extern from "Python.h":

@@ -24,8 +24,9 @@ from minigrad.engine.dtype cimport default_float, tf32_allowed
 from minigrad.engine.recording cimport restore
 from minigrad.engine.recording import Recording
 from minigrad.engine.surroundings import surroundings
-from minigrad.engine.tape import checks_gradients
-from minigrad.engine.tape cimport Listener, Node, current_listener, recording, set_listener
+from minigrad.engine.node import checks_gradients
+from minigrad.engine.listener cimport Listener, current_listener, set_listener
+from minigrad.engine.node cimport Node, recording
 from minigrad.engine.trees import mapped
 
 cdef extern from "Python.h":

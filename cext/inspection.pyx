@@ -5,7 +5,8 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport Array, shape_of
 from minigrad.engine.backward cimport function_backward
 from minigrad.engine.dtype cimport dtype_of, itemsize
-from minigrad.engine.tape cimport Node, gradient_node, saved_arrays
+from minigrad.engine.node cimport Node, saved_arrays
+from minigrad.engine.tape cimport gradient_node
 
 
 cdef list history_of(list roots):

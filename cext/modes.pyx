@@ -8,7 +8,8 @@ cimport cython
 from libc.stdint cimport uint64_t
 from libcpp.vector cimport vector
 
-from minigrad.engine.tape cimport set_anomaly, set_recording, set_where
+from minigrad.engine.node cimport set_anomaly, set_recording
+from minigrad.engine.tape cimport set_where
 
 cdef extern from *:
     """
@@ -196,7 +197,7 @@ cdef class detect_anomaly(Mode):
     >>> with mg.detect_anomaly():
     ...     x.sqrt().backward()
     Traceback (most recent call last):
-    minigrad.engine.tape.GradientError: [sqrt] backward gave a gradient with NaN or infinity for input 0 ...
+    minigrad.engine.node.GradientError: [sqrt] backward gave a gradient with NaN or infinity for input 0 ...
     """
 
     def __cinit__(self):

@@ -10,6 +10,7 @@ results to the inputs. So hooks, nested uses and derivatives of every order need
 import os
 import threading
 
+cimport cython
 from libc.stdint cimport int64_t
 
 from collections.abc import Callable
@@ -23,11 +24,11 @@ from minigrad.engine.array cimport (
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport continue_pass
 from minigrad.engine.dtype cimport dtype_of
-from minigrad.engine.tape cimport (
-    Listener, Node, Op, current_listener, described, is_leaf, last_sequence, leaf_op, set_listener,
-    set_recording, show_collector, track_many,
-)
-from minigrad.engine.tape import GradientError
+from minigrad.engine.hooks cimport show_collector
+from minigrad.engine.listener cimport Listener, current_listener, set_listener
+from minigrad.engine.node cimport Node, Op, described, set_recording
+from minigrad.engine.tape cimport is_leaf, last_sequence, leaf_op, track_many
+from minigrad.engine.node import GradientError
 from minigrad.engine.trees import leaves
 from minigrad.engine.writes cimport follow
 
@@ -69,6 +70,9 @@ cdef object differs(str what):
                          f"and on values that stay the same")
 
 
+@cython.binding(False)
+@cython.embedsignature(True)
+@cython.embedsignature.format("clinic")
 cdef class FirstRun(Listener):
     """A call of a function, and what it depends on."""
     cdef object function
@@ -194,6 +198,9 @@ cdef class FirstRun(Listener):
         self.drawn.append((blocks, drawn))
 
 
+@cython.binding(False)
+@cython.embedsignature(True)
+@cython.embedsignature.format("clinic")
 cdef class SecondRun(Listener):
     """Another run of the function, in a backward pass."""
     cdef FirstRun first

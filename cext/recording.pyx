@@ -19,7 +19,7 @@ from minigrad.engine.calls cimport (
 )
 from minigrad.engine.cuda cimport Graph, Order, graph_of
 from minigrad.engine.gpu_memory cimport workspace_on
-from minigrad.engine.tape cimport Listener, current_listener, set_listener
+from minigrad.engine.listener cimport Listener, current_listener, set_listener
 
 from collections.abc import Callable
 from typing import Any

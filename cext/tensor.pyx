@@ -27,10 +27,11 @@ from minigrad.engine.ops.logic cimport (
     greater_equal, less, less_equal, not_equal,
 )
 from minigrad.engine.ops.matmul cimport matmul
-from minigrad.engine.tape cimport (
-    Node, Op, current_listener, gradient_node, is_leaf, listeners, note_grad, note_read, operation, retire_leaf, track,
-)
-from minigrad.engine import backward, inspection, tape
+from minigrad.engine.listener cimport current_listener, listeners, note_grad, note_read
+from minigrad.engine.node cimport Node, Op, operation
+from minigrad.engine.tape cimport gradient_node, is_leaf, retire_leaf, track
+from minigrad.engine import backward, hooks, inspection, tape
+from minigrad.engine.node import GradientError
 from minigrad.engine.ops import activation, arithmetic, functions, gather, join, layout, logic, reduce, trigonometry
 from minigrad.engine.ops import softmax as rows
 
@@ -119,7 +120,7 @@ cdef class Tensor(Array):
         if not tape.leaf(self):
             if on:
                 return
-            raise tape.GradientError("[requires_grad] this tensor was computed: use x.detach() for one without history")
+            raise GradientError("[requires_grad] this tensor was computed: use x.detach() for one without history")
         self.needs_grad = on        # what was recorded of it counts again once this is back on
 
     def requires_grad_(self, bint on=True) -> Self:
@@ -209,7 +210,7 @@ cdef class Tensor(Array):
         HookHandle
             With a method ``remove()``.
         """
-        return tape.add_hook(self, hook)
+        return hooks.add_hook(self, hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> HookHandle:
         """Call ``hook(x)`` with this leaf in each ``backward`` that reaches it, as soon as ``x.grad`` is complete.
@@ -232,7 +233,7 @@ cdef class Tensor(Array):
         >>> (3 * x).sum().backward()
         tensor([3., 3.])
         """
-        return tape.add_grad_hook(self, hook)
+        return hooks.add_grad_hook(self, hook)
 
     def tape(self, names: Module | Mapping[str, Tensor | Module] | None = None) -> TapeTable:
         """The recorded history of this tensor as a table, first operation first.
@@ -405,7 +406,7 @@ cdef class Tensor(Array):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         if not tape.leaf(self):
-            raise tape.GradientError(f"[deepcopy] this tensor{place_of_copy()} was computed: deep-copy x.detach()")
+            raise GradientError(f"[deepcopy] this tensor{place_of_copy()} was computed: deep-copy x.detach()")
         note_read(self)
         cdef Array out = copied(alias(self))
         made = rebuild(type(self), out, self.device, self.needs_grad)
@@ -450,7 +451,7 @@ cdef class Tensor(Array):
         if self.needs_grad and not is_float((<Array>source).code):
             raise TypeError(f"[set_] expected a floating dtype for a tensor that requires grad, got {source.dtype}")
         if not tape.leaf(self):
-            raise tape.GradientError("[set_] this tensor was computed: only a leaf can become another tensor")
+            raise GradientError("[set_] this tensor was computed: only a leaf can become another tensor")
         hooks = None
         if self.node is not None:
             hooks = (<Node>self.node).hooks

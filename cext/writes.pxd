@@ -1,5 +1,5 @@
 from minigrad.engine.array cimport Array
-from minigrad.engine.tape cimport Node
+from minigrad.engine.node cimport Node
 
 cdef int check_write(str op, Array x, bint recorded) except -1
 cdef int note_unrecorded_write(Array x) except -1

@@ -13,8 +13,11 @@ from minigrad.engine.array cimport (
     version, view,
 )
 from minigrad.engine.backend cimport backend
-from minigrad.engine.tape cimport Node, current_listener, gradient_node, is_leaf, listeners, retire_leaf
-from minigrad.engine.tape import GradientError, add_hook
+from minigrad.engine.listener cimport current_listener, listeners
+from minigrad.engine.node cimport Node
+from minigrad.engine.tape cimport gradient_node, is_leaf, retire_leaf
+from minigrad.engine.hooks import add_hook
+from minigrad.engine.node import GradientError
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)

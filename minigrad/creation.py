@@ -12,10 +12,10 @@ import numpy as np
 
 from minigrad.engine.dtype import DTypeLike, get_default_dtype, int64
 from minigrad.engine.interop import from_dlpack
+from minigrad.engine.node import is_grad_enabled
 from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.ops.layout import broadcast_to, expand_dims
 from minigrad.engine.ops.logic import where
-from minigrad.engine.tape import is_grad_enabled
 from minigrad.engine.tensor import EMPTY, Tensor, constant, make
 
 __all__ = [

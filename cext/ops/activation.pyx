@@ -11,7 +11,8 @@ from minigrad.engine.ops.layout cimport cast, dense, reshape_to
 from minigrad.engine.ops.logic cimport greater, greater_equal, less_equal, maximum, minimum, where
 from minigrad.engine.ops.random cimport draw
 from minigrad.engine.ops.trigonometry cimport tanh
-from minigrad.engine.tape cimport Node, Op, operation, track
+from minigrad.engine.node cimport Node, Op, operation
+from minigrad.engine.tape cimport track
 from minigrad.engine.ops import join
 
 from math import pi, sqrt

@@ -14,7 +14,8 @@ from minigrad.engine.array cimport NOWHERE, Array, check_same_device, empty, sha
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport BOOL, INT64, default_float, is_float
 from minigrad.engine.interop cimport from_object, shown_tensors, uninitialized
-from minigrad.engine.tape cimport listeners, note_read, recording
+from minigrad.engine.listener cimport listeners, note_read
+from minigrad.engine.node cimport recording
 
 
 cpdef str kind_of(x: Any):

@@ -11,7 +11,8 @@ from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool, scalar, weak_code
 from minigrad.engine.ops.layout cimport broadcasted, cast
-from minigrad.engine.tape cimport Node, Op, operation, set_adder, track
+from minigrad.engine.node cimport Node, Op, operation, set_adder
+from minigrad.engine.tape cimport track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ADD, DIVIDE, FLOOR_DIVIDE, MUL, NEG, RECIPROCAL, REMAINDER, SUB

@@ -19,7 +19,8 @@ from minigrad.engine.ops.logic cimport equal, logical_and, logical_not, not_equa
 from minigrad.engine.ops.matmul cimport matmul
 from minigrad.engine.ops.random cimport reserve
 from minigrad.engine.recording cimport repeat
-from minigrad.engine.tape cimport Node, Op, operation, recording, set_recording, track
+from minigrad.engine.node cimport Node, Op, operation, recording, set_recording
+from minigrad.engine.tape cimport track
 from minigrad.engine.ops.reduce import all as all_of, max as maximum_of
 from minigrad.engine.ops.softmax import softmax
 

@@ -14,7 +14,8 @@ from minigrad.engine.ops.norm cimport (
     all_but_channels, differentiate, elements, gradient_for, parameter, plain, scaled, send_all, standard,
 )
 from minigrad.engine.ops.norm import NORMALIZED
-from minigrad.engine.tape cimport Node, Op, operation, recording, track, track_many
+from minigrad.engine.node cimport Node, Op, operation, recording
+from minigrad.engine.tape cimport track, track_many
 
 
 cdef Array per_channel(Array v, Array x):

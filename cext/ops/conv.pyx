@@ -7,7 +7,8 @@ from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.ops.arguments cimport float_operand, integer, layer_bias, operand, optional, pair, single
 from minigrad.engine.ops.arithmetic cimport add
 from minigrad.engine.ops.layout cimport dense, expand_dims, reshape_to, squeeze, summed
-from minigrad.engine.tape cimport Node, Op, operation, recording, track
+from minigrad.engine.node cimport Node, Op, operation, recording
+from minigrad.engine.tape cimport track
 
 
 # <g, x ⋆ w> is linear in x, in w and in g. Its derivatives are dx(g, w) and dw(x, g); theirs, with cotangents v and u,

@@ -11,7 +11,8 @@ from minigrad.engine.ops.arithmetic cimport (
 from minigrad.engine.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.ops.layout cimport cast
 from minigrad.engine.ops.logic cimport equal, greater_equal, less, logical_and, where
-from minigrad.engine.tape cimport OUTPUT, Node, Op, operation, recording, track
+from minigrad.engine.node cimport OUTPUT, Node, Op, operation, recording
+from minigrad.engine.tape cimport track
 
 from math import log as ln, pi, sqrt as root
 

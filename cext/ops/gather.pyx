@@ -13,7 +13,9 @@ from minigrad.engine.interop cimport from_object
 from minigrad.engine.ops.arguments cimport float_operand, is_scalar, one_axis, operand, plain_axis, plain_scalar
 from minigrad.engine.ops.arithmetic cimport add
 from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, permuted_raw, reshape_to, zeros
-from minigrad.engine.tape cimport Node, Op, note_read, operation, recording, track
+from minigrad.engine.listener cimport note_read
+from minigrad.engine.node cimport Node, Op, operation, recording
+from minigrad.engine.tape cimport track
 
 
 # ── checked indices ───────────────────────────────────────────────────────────────────────────────

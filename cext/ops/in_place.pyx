@@ -7,7 +7,7 @@ from minigrad.engine.ops.arguments cimport operand, plain_scalar, weak_code
 from minigrad.engine.ops.index cimport assign
 from minigrad.engine.ops.layout cimport cast
 from minigrad.engine.ops.shared cimport become
-from minigrad.engine.tape cimport recording
+from minigrad.engine.node cimport recording
 from minigrad.engine.writes cimport before_write, check_write
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":

@@ -19,7 +19,9 @@ from minigrad.engine.ops.layout cimport (
 )
 from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.shared cimport finish_write, is_written
-from minigrad.engine.tape cimport Node, Op, listeners, note_read, operation, recording, track
+from minigrad.engine.listener cimport listeners, note_read
+from minigrad.engine.node cimport Node, Op, operation, recording
+from minigrad.engine.tape cimport track
 from minigrad.engine.writes cimport before_write, check_write, keep_saved, note_unrecorded_write
 
 

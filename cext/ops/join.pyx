@@ -8,7 +8,8 @@ from minigrad.engine.dtype cimport is_float
 from minigrad.engine.ops.arguments cimport integer, number, one_axis, operand, plain_axis, plain_scalar
 from minigrad.engine.ops.arithmetic cimport add
 from minigrad.engine.ops.layout cimport cast, copied, placed, reshape, sliced, summed, window, zeros
-from minigrad.engine.tape cimport Node, Op, operation, recording, track, track_many
+from minigrad.engine.node cimport Node, Op, operation, recording
+from minigrad.engine.tape cimport track, track_many
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ADD

@@ -11,7 +11,8 @@ from minigrad.engine.backend cimport SUM, backend
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, INT32, INT64, code_of, dtype_of, is_float, itemsize
 from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand, plain_axis, refuse_bool
-from minigrad.engine.tape cimport Node, Op, copy_op, operation, recording, track
+from minigrad.engine.node cimport Node, Op, operation, recording
+from minigrad.engine.tape cimport copy_op, track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ADD

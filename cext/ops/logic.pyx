@@ -11,7 +11,8 @@ from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, apply_unary, broadcast_pair, matched, multiply, subtract,
 )
 from minigrad.engine.ops.layout cimport broadcasted, cast
-from minigrad.engine.tape cimport Node, Op, operation, track
+from minigrad.engine.node cimport Node, Op, operation
+from minigrad.engine.tape cimport track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int AND, EQ, GE, GT, INVERT, LE, LEFT_SHIFT, LOGICAL_NOT, LT, MAXIMUM, MINIMUM, NE, OR, RIGHT_SHIFT, XOR

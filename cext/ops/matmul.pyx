@@ -10,7 +10,8 @@ from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, expand_dims, matrix_transpose, permuted_raw, reshape_to, sliced, squeeze,
     summed,
 )
-from minigrad.engine.tape cimport Node, Op, operation, recording, track
+from minigrad.engine.node cimport Node, Op, operation, recording
+from minigrad.engine.tape cimport track
 
 from math import prod
 

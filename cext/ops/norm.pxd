@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport Array
-from minigrad.engine.tape cimport Node
+from minigrad.engine.node cimport Node
 
 cdef Array standard(Array x, list axes, Array near, double n, double eps)
 cdef Array scaled(Array y, Array weight, Array bias)

@@ -13,7 +13,8 @@ from minigrad.engine.ops.arguments cimport float_operand, integer, number, opera
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.functions cimport rsqrt, square
 from minigrad.engine.ops.layout cimport cast, dense, reshape_to, summed
-from minigrad.engine.tape cimport Node, Op, operation, recording, track
+from minigrad.engine.node cimport Node, Op, operation, recording
+from minigrad.engine.tape cimport track
 
 
 NORMALIZED = "μ = Σ x / n\nσ² = Σ (x − μ)² / n\nr = 1 / √(σ² + ε)\nx̂ = (x − μ) r\ny = γ x̂ + β"

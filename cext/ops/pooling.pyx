@@ -10,7 +10,8 @@ from minigrad.engine.dtype cimport INT64
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, pair
 from minigrad.engine.ops.gather cimport taken_along
 from minigrad.engine.ops.layout cimport dense, reshape_to
-from minigrad.engine.tape cimport Node, Op, operation, recording, track
+from minigrad.engine.node cimport Node, Op, operation, recording
+from minigrad.engine.tape cimport track
 
 
 cdef Array images(str op, object x):

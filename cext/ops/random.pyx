@@ -9,7 +9,7 @@ from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT64, code_of, default_flo
 from minigrad.engine.ops.arguments cimport integer
 from minigrad.engine.ops.gather import argsort
 from minigrad.engine.recording cimport repeat
-from minigrad.engine.tape cimport current_listener
+from minigrad.engine.listener cimport current_listener
 
 import os
 from numbers import Integral, Real

@@ -17,7 +17,8 @@ from minigrad.engine.ops.layout cimport (
 from minigrad.engine.ops.logic cimport where
 from minigrad.engine.ops.matmul cimport matmul, product
 from minigrad.engine.recording cimport repeat
-from minigrad.engine.tape cimport Node, Op, operation, recording, track_many
+from minigrad.engine.node cimport Node, Op, operation, recording
+from minigrad.engine.tape cimport track_many
 
 from minigrad.engine.ops.activation import relu, sigmoid
 from minigrad.engine.ops.join import concat, split, stack, unstack

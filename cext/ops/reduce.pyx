@@ -15,7 +15,8 @@ from minigrad.engine.ops.layout cimport (
     summed, window, zeros,
 )
 from minigrad.engine.ops.logic cimport equal, where
-from minigrad.engine.tape cimport Node, Op, operation, recording, track
+from minigrad.engine.node cimport Node, Op, operation, recording
+from minigrad.engine.tape cimport track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int SQRT

@@ -8,7 +8,8 @@ from minigrad.engine.ops.arguments cimport is_scalar, one_axis, optional, plain_
 from minigrad.engine.ops.arithmetic cimport matched_floats, multiply
 from minigrad.engine.ops.join cimport concatenated
 from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, expand_dims, reduction, sliced, summed, zeros
-from minigrad.engine.tape cimport Node, Op, operation, recording, track
+from minigrad.engine.node cimport Node, Op, operation, recording
+from minigrad.engine.tape cimport track
 
 
 cdef Op linear_scan_op = operation(

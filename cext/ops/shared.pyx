@@ -15,7 +15,8 @@ from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport BOOL, itemsize
 from minigrad.engine.ops.layout cimport copied, sum_to, zeros
 from minigrad.engine.ops.logic cimport where
-from minigrad.engine.tape cimport Node, Op, operation, track
+from minigrad.engine.node cimport Node, Op, operation
+from minigrad.engine.tape cimport track
 from minigrad.engine.writes cimport keep_saved, shares_nothing, replace, take_history, note_unrecorded_write
 
 

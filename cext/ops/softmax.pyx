@@ -18,9 +18,10 @@ from minigrad.engine.ops.layout cimport (
 )
 from minigrad.engine.ops.logic cimport equal, logical_and, not_equal, where
 from minigrad.engine.recording cimport repeat
-from minigrad.engine.tape cimport Node, Op, operation, recording, track
+from minigrad.engine.node cimport Node, Op, operation, recording
+from minigrad.engine.tape cimport track
 from minigrad.engine.ops.reduce import logsumexp
-from minigrad.engine.tape import GradientError
+from minigrad.engine.node import GradientError
 
 
 cdef Op softmax_op = operation("softmax", softmax_backward, "yᵢ = exp xᵢ / Σ exp x along an axis", "dx = y (g − Σ g y)",

@@ -4,7 +4,8 @@ from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.ops.arithmetic cimport add, apply_binary, divide, matched_floats, multiply, negative, subtract
 from minigrad.engine.ops.functions cimport function, fused, rsqrt, square
 from minigrad.engine.ops.logic cimport equal, where
-from minigrad.engine.tape cimport Node, Op, operation, track
+from minigrad.engine.node cimport Node, Op, operation
+from minigrad.engine.tape cimport track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ACOS, ACOSH, ASIN, ASINH, ATAN, ATAN2, ATANH, COS, COSH, SIN, SINH, TAN, TANH, TANH_GRAD

@@ -8,8 +8,8 @@ from minigrad.creation import zeros
 from minigrad.engine.backward import attach, record_function, result_over
 from minigrad.engine.calls import Covering
 from minigrad.engine.modes import no_grad
+from minigrad.engine.node import GradientError, is_grad_enabled
 from minigrad.engine.ops.arguments import kind_of
-from minigrad.engine.tape import GradientError, is_grad_enabled
 from minigrad.engine.tensor import Tensor
 
 __all__ = ["Function"]

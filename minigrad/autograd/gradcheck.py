@@ -8,7 +8,7 @@ import numpy as np
 from minigrad.autograd.gradients import _as_list, _fresh, _grad_or_zeros
 from minigrad.creation import asarray, zeros_like
 from minigrad.engine.modes import enable_grad, no_grad
-from minigrad.engine.tape import GradientError
+from minigrad.engine.node import GradientError
 from minigrad.engine.tensor import Tensor
 
 __all__ = ["gradcheck"]

@@ -7,8 +7,8 @@ from minigrad.autograd.gradients import _depends_on_more, _fresh, grad
 from minigrad.creation import zeros, zeros_like
 from minigrad.engine.inspection import operations
 from minigrad.engine.modes import enable_grad, no_grad
+from minigrad.engine.node import is_grad_enabled
 from minigrad.engine.ops.arguments import kind_of
-from minigrad.engine.tape import is_grad_enabled
 from minigrad.engine.tensor import Tensor
 from minigrad.engine.trees import leaves, mapped
 

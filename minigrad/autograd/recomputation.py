@@ -4,9 +4,9 @@ import functools
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any, TypeVar
 
+from minigrad.engine.node import is_grad_enabled
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.recompute import FirstRun
-from minigrad.engine.tape import is_grad_enabled
 from minigrad.engine.trees import leaves
 
 __all__ = ["recompute"]

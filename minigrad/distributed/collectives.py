@@ -10,8 +10,8 @@ from minigrad.autograd.function import Function
 from minigrad.creation import empty
 from minigrad.distributed.communicator import of_device, world
 from minigrad.engine.modes import no_grad
+from minigrad.engine.node import GradientError, is_grad_enabled
 from minigrad.engine.ops.arguments import kind_of
-from minigrad.engine.tape import GradientError, is_grad_enabled
 from minigrad.engine.tensor import Tensor
 from minigrad.engine.writes import note_write
 

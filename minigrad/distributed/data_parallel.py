@@ -23,10 +23,11 @@ import numpy as np
 from minigrad.autograd.function import Function
 from minigrad.distributed.buckets import Plan, description, key
 from minigrad.distributed.communicator import Communicator, compare, of_device, ranks, unlike, wait, world
+from minigrad.engine.hooks import HookHandle, call_after_pass
 from minigrad.engine.modes import no_grad
+from minigrad.engine.node import GradientError, is_grad_enabled
 from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.ops.random import get_state, set_state
-from minigrad.engine.tape import GradientError, HookHandle, call_after_pass, is_grad_enabled
 from minigrad.engine.tensor import Tensor
 from minigrad.engine.trees import leaves, mapped
 from minigrad.engine.writes import note_write

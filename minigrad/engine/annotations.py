@@ -5,7 +5,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from typing import Any, Literal, Self
 
 from minigrad.engine.dtype import DType, DTypeLike
-from minigrad.engine.tape import HookHandle, Op
+from minigrad.engine.hooks import HookHandle
+from minigrad.engine.node import Op
 from minigrad.engine.tape_table import TapeTable
 from minigrad.engine.tensor import Tensor, TensorLike
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minigrad.engine.backward import record_function, result_over
+from minigrad.engine.node import is_grad_enabled
 from minigrad.engine.recording import refuse
-from minigrad.engine.tape import is_grad_enabled
 from minigrad.engine.tensor import Tensor
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from typing import Any
 
 import minigrad as mg
 from minigrad.engine.dtype import DTypeLike
+from minigrad.engine.node import set_recording
 from minigrad.engine.ops.arguments import integer, kind_of
-from minigrad.engine.tape import set_recording
 from minigrad.engine.tensor import Tensor
 from minigrad.pytorch.methods import TensorNames, _lengths, _with_axis
 

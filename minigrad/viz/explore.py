@@ -13,10 +13,11 @@ from typing import Any
 
 from minigrad.engine.backward import differentiate
 from minigrad.engine.inspection import bytes_of, contents, operations, options
+from minigrad.engine.listener import Listener, listen, stop_listening
 from minigrad.engine.names import name_leaves, names_of
+from minigrad.engine.node import Op
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.ops.recurrent import Cell, Lengths, compositions
-from minigrad.engine.tape import Listener, Op, listen, stop_listening
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
 from minigrad.viz.cells import Equation, equation_of_cell

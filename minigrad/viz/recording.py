@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Any
 
 from minigrad.engine.inspection import contents
+from minigrad.engine.listener import Listener, listen, stop_listening
 from minigrad.engine.modes import record_source
-from minigrad.engine.tape import Listener, listen, stop_listening
 from minigrad.engine.tensor import Tensor
 from minigrad.viz.values import describe, wait_for
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import minigrad
-from minigrad.engine.tape import Op
+from minigrad.engine.node import Op
 
 AROUND = 2  # lines shown before and after
 ENGINE = Path(minigrad.__file__).parent.parent / "cext"  # in a clone; an installed package has none

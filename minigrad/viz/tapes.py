@@ -3,7 +3,7 @@
 from typing import Any
 
 from minigrad.engine.inspection import entries
-from minigrad.engine.tape import GradientError
+from minigrad.engine.node import GradientError
 from minigrad.engine.tensor import Tensor
 
 

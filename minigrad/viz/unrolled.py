@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from minigrad.engine.backward import differentiate
 from minigrad.engine.inspection import contents, entries, operations
+from minigrad.engine.listener import Listener, listen, stop_listening
 from minigrad.engine.modes import enable_grad
 from minigrad.engine.ops.logic import where
-from minigrad.engine.tape import Listener, listen, stop_listening
 from minigrad.engine.tensor import Tensor
 from minigrad.viz.values import describe
 

@@ -9,7 +9,7 @@ import pytest
 from checks import array, refuses, tensor, told_to
 
 import minigrad as mg
-from minigrad.engine import tape
+from minigrad.engine import listener
 
 
 def point(device, *values):
@@ -255,7 +255,7 @@ def test_value_and_grad_of_an_argument_with_a_history(device):
 def test_functions_of_functions_record_what_the_function_does_and_no_more(device):
     """Finding out whether a result depends on more than the points records nothing."""
 
-    class Names(tape.Listener):
+    class Names(listener.Listener):
         def __init__(self):
             self.heard = []
 

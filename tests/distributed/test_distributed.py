@@ -17,7 +17,8 @@ import pytest
 
 import minigrad as mg
 from minigrad import data, distributed, nn
-from minigrad.engine.tape import GradientError, call_after_pass
+from minigrad.engine.hooks import call_after_pass
+from minigrad.engine.node import GradientError
 
 RANKS = "-m", "helpers.ranks"
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")

@@ -17,7 +17,7 @@ from checks import refuses
 
 import minigrad as mg
 import minigrad.nn.functional as F
-from minigrad.engine import array, backend, backward, cpu, inspection, tape
+from minigrad.engine import array, backend, backward, cpu, hooks, inspection, tape
 from minigrad.engine import tensor as engine_tensor
 from minigrad.engine.ops import gather, optimizer, recurrent
 
@@ -448,7 +448,7 @@ ENGINE = {
     "leaf": lambda: tape.leaf(None),
     "maker": lambda: tape.maker(None),
     "maker of a leaf": lambda: tape.maker(mg.ones(1)),
-    "add_hook": lambda: tape.add_hook(None, print),
+    "add_hook": lambda: hooks.add_hook(None, print),
     "result type": lambda: array.set_result_type(int),
     "register": lambda: backend.register(64, cpu.CPU()),
     "register None": lambda: backend.register(0, None),

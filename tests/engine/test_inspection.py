@@ -10,10 +10,10 @@ from checks import doubling, told_to
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.engine import inspection, tape
+from minigrad.engine import inspection, listener
 
 
-class Recorder(tape.Listener):
+class Recorder(listener.Listener):
     def __init__(self):
         self.events, self.gradients = [], {}
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.engine import tape
+from minigrad.engine import listener
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 KINDS = {"f": ("float64", "float32"), "i": ("int64", "int32"), "b": ("bool",)}
@@ -68,12 +68,12 @@ def doubling(name):
 
 
 @contextlib.contextmanager
-def told_to(listener):
-    """Run a block in which `listener` listens to the thread; it must still be the last listener at the end."""
-    tape.listen(listener)
-    yield listener
-    assert tape.listener() is listener
-    tape.stop_listening(listener)
+def told_to(hearer):
+    """Run a block in which `hearer` listens to the thread; it must still be the last listener at the end."""
+    listener.listen(hearer)
+    yield hearer
+    assert listener.last_listener() is hearer
+    listener.stop_listening(hearer)
 
 
 def named(p, phase):

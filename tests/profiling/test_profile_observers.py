@@ -10,7 +10,7 @@ import pytest
 from checks import named, told_to
 
 import minigrad as mg
-from minigrad.engine import tape
+from minigrad.engine import listener
 
 
 def test_one_at_a_time():
@@ -48,7 +48,7 @@ def test_an_error_in_the_block_ends_the_profile():
     seen = len(p.events)
     mg.ones(2).exp()
     assert seen == len(p.events) == 2
-    assert tape.listener() is None
+    assert listener.last_listener() is None
 
 
 def test_an_error_in_a_kernel_or_in_backward_is_survived():
@@ -179,7 +179,7 @@ def test_a_profile_that_saw_a_thread_is_freed():
 
 
 def test_a_profile_is_heard_by_the_listener():
-    class Hearer(tape.Listener):
+    class Hearer(listener.Listener):
         def __init__(self):
             self.heard = []
 

@@ -16,7 +16,7 @@ from pages import content, numbers, shown
 
 import minigrad as mg
 from minigrad import nn, viz
-from minigrad.engine import tape
+from minigrad.engine import listener
 from minigrad.nn import functional as F
 from minigrad.viz.values import describe
 
@@ -314,7 +314,7 @@ def test_what_cannot_be_explored_says_why():
         mg.GradientError, match=r"\[explore\] expected a tape that is whole, got one .* freed from sum on"
     ):
         viz.explore(loss)
-    assert tape.listener() is None
+    assert listener.last_listener() is None
 
 
 def test_a_cotangent_can_be_given():

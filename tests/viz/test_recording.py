@@ -8,7 +8,7 @@ from pages import shown
 
 import minigrad as mg
 from minigrad import viz
-from minigrad.engine import tape
+from minigrad.engine import listener
 
 
 def test_values_are_those_of_their_time():
@@ -51,15 +51,15 @@ def test_recordings_nest_and_give_the_thread_back():
         mg.ones(2).backward()
     _ = x.exp()
     assert broken.values == {}
-    assert tape.listener() is None
+    assert listener.last_listener() is None
     with pytest.raises(RuntimeError, match=r"\[record\] expected a block that is not open yet"), outer, outer:
         pass
     with pytest.raises(RuntimeError, match=r"\[record\] expected a block that is open"):
         viz.record().__exit__(None, None, None)
-    assert tape.listener() is None
+    assert listener.last_listener() is None
 
 
-class Hearer(tape.Listener):
+class Hearer(listener.Listener):
     def __init__(self):
         self.heard = []
 
@@ -80,19 +80,19 @@ def test_a_listener_that_came_during_a_recording_goes_on_listening():
     late = Hearer()
     with told_to(Hearer()) as first:
         with viz.record() as recording:
-            tape.listen(late)
+            listener.listen(late)
             x.exp()
         x.sin()
         with recording:
             x.cos()
-        assert tape.listener() is late
-        tape.stop_listening(late)
+        assert listener.last_listener() is late
+        listener.stop_listening(late)
         x.sinh()
     assert late.heard == ["exp", "sin", "cos"]
     assert first.heard == ["exp", "sin", "cos", "sinh"]
     assert len(recording.values) == 2
     with pytest.raises(RuntimeError, match=r"\[stop_listening\] expected a listener of this thread"):
-        tape.stop_listening(late)
+        listener.stop_listening(late)
 
 
 def test_a_profile_sees_what_follows_a_recording_in_another_thread():
