@@ -6,7 +6,7 @@ This file does what setuptools does not do by itself:
   decided at run time (cext/kernels/dispatch.cpp); a build in place, or with checks, leaves out those that this
   machine cannot run;
 - all objects of all modules compile in parallel, and only those whose source, headers or command changed;
-- every module gets a type stub (cext/stubs.py), and cext/habits.pyx the list of PyTorch's names;
+- every module gets a type stub (cext/stubs.py);
 - MINIGRAD_DEBUG=1 builds with bounds checks, MINIGRAD_SANITIZE=1 also with AddressSanitizer and UBSan,
   MINIGRAD_SANITIZE=thread with ThreadSanitizer instead of these.
 """
@@ -109,7 +109,6 @@ class BuildEngine(build_ext):
     def run(self):
         self.stays_here = DEBUG or self.inplace or self.editable_mode  # setuptools forgets this while it builds
         sys.path.insert(0, str(SOURCE))
-        self.write_names()
         super().run()
         self.write_stubs()
 
@@ -201,16 +200,6 @@ class BuildEngine(build_ext):
         """The stubs too: a strict editable install links only the files that are listed here."""
         mapping = super().get_output_mapping()
         return mapping | {str(stub_beside(built)): str(stub_beside(here)) for built, here in mapping.items()}
-
-    def write_names(self):
-        """Write PyTorch's names for cext/habits.pyx, next to the .cpp file that includes them, if they changed."""
-        from stubs import pytorch_names
-
-        header = BUILD / "build" / "cython" / "minigrad" / "engine" / "pytorch_names.hpp"
-        text = f'#define MG_PYTORCH_NAMES "{" ".join(pytorch_names())}"\n'
-        if not header.exists() or header.read_text() != text:
-            header.parent.mkdir(parents=True, exist_ok=True)
-            header.write_text(text)
 
     def write_stubs(self):
         """Write the type stub of every extension next to it, unless it is newer than its sources."""

@@ -1,23 +1,11 @@
-"""Support for PyTorch's names: `minigrad.pytorch` is asked for members and keywords that tensors and functions lack.
-
-That module is imported when the first of them is used. Until then, each of its names is a small descriptor among the
-members of Tensor: a ``__getattr__`` would slow down every method call. Keywords are examined after a call has failed.
+"""Support for PyTorch's names: `minigrad.pytorch` is asked for names that modules lack, and for keywords that functions
+lack, after a call has failed.
 """
 import sys
 
-cimport cython
-from cpython.object cimport PyTypeObject
-
-from minigrad.engine.tensor import Tensor
 from minigrad.engine.ops import (
     activation, conv, gather, join, layout, logic, matmul, norm, pooling, reduce, softmax, trigonometry,
 )
-
-cdef extern from "pytorch_names.hpp":   # written by the build, from minigrad/pytorch
-    const char* MG_PYTORCH_NAMES
-
-cdef extern from "Python.h":
-    void PyType_Modified(PyTypeObject*)
 
 cdef extern from *:
     """
@@ -79,55 +67,6 @@ cdef extern from *:
     ctypedef object (*Again)(object function, object args, object options)
     void mg_try_again(object function, Again again)
 
-NAMES: frozenset[str] = frozenset(MG_PYTORCH_NAMES.decode().split())
-
-
-# ── names ─────────────────────────────────────────────────────────────────────────────────────────
-
-cdef dict members = <dict>(<PyTypeObject*>Tensor).tp_dict
-
-
-@cython.final
-@cython.binding(False)
-@cython.auto_pickle(False)
-cdef class Unread:
-    """A member of Tensor that is defined by `minigrad.pytorch`, which has not been imported yet."""
-    cdef str name
-
-    def __get__(self, tensor: Tensor | None, kind: type[Tensor]) -> Any:
-        read()
-        found = members[self.name]      # not by getattr: a subclass may call this from its own member of this name
-        return type(found).__get__(found, tensor, kind)
-
-    def __set__(self, tensor: Tensor, value: Any) -> None:
-        read()
-        found = members[self.name]
-        if hasattr(type(found), "__set__"):
-            type(found).__set__(found, tensor, value)
-        else:
-            object.__setattr__(tensor, self.name, value)
-
-
-cdef int read() except -1:
-    """Replace each `Unread` by what `minigrad.pytorch` has for its name."""
-    from minigrad.pytorch import members_of_tensor
-    members.update(members_of_tensor())
-    PyType_Modified(<PyTypeObject*>Tensor)
-    return 0
-
-
-def own_members(self: Tensor) -> list[str]:
-    """The members of a tensor for ``dir``, without PyTorch's names."""
-    return [name for name in object.__dir__(self) if name not in NAMES]
-
-
-cdef Unread unread
-for name in NAMES:
-    unread = members[name] = Unread.__new__(Unread)
-    unread.name = name
-members["__dir__"] = own_members
-PyType_Modified(<PyTypeObject*>Tensor)
-
 
 def lookup(module: str) -> Callable[[str], Any]:
     """The ``__getattr__`` of a module: a name that it lacks may be one of PyTorch's."""
@@ -158,5 +97,5 @@ cdef object again(object function, object args, object options):
 
 for module in (activation, conv, gather, join, layout, logic, matmul, norm, pooling, reduce, softmax, trigonometry):
     for function in vars(module).values():
-        if type(function) is type(own_members) and function.__module__ == module.__name__:
+        if type(function) is type(lookup) and function.__module__ == module.__name__:
             mg_try_again(function, again)

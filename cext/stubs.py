@@ -5,8 +5,8 @@ an annotation, or both. Where Cython allows no annotation, a comment ``# -> T`` 
 Python gets: the value of a readonly attribute, or the result of a cpdef function, which has no C type if it returns
 None. The cpdef methods of a derived class are left out: Cython checks them against those that they override.
 
-PyTorch's names are read from minigrad/pytorch: the methods of Tensor there go into its stub, and a function with an
-`axis` gets a second signature, with `dim` and `keepdim`.
+PyTorch's names are read from minigrad/pytorch: the methods there go into the stub of Extension, from which Tensor
+inherits them, and a function with an `axis` gets a second signature, with `dim` and `keepdim`.
 """
 
 import ast
@@ -63,21 +63,11 @@ def pytorch_methods():
 
 
 def signature(node):
-    """The lines of a stub for a function in Python, with annotations that were quoted as names."""
-    for part in ast.walk(node.args):
-        if isinstance(part, ast.arg) and isinstance(part.annotation, ast.Constant):
-            part.annotation = ast.parse(part.annotation.value, mode="eval").body
-    if isinstance(node.returns, ast.Constant) and node.returns.value:
-        node.returns = ast.parse(node.returns.value, mode="eval").body
+    """The lines of a stub for a method in Python."""
+    node.args.args[0].annotation = None
     node.body = [ast.Expr(ast.Constant(...))]
     *header, last, body = ast.unparse(node).split("\n")
     return [*header, last + body[3:]]
-
-
-def pytorch_names():
-    """Those names, and the names of Tensor that have a message instead, each once."""
-    pointers = pytorch(ast.Dict, "POINTERS").values[0]
-    return sorted({*(node.name for node in pytorch_methods()), *(key.value for key in pointers.keys)})
 
 
 def parsed(path, module):
@@ -211,7 +201,7 @@ class Stub(TreeVisitor):
         before = len(self.lines)
         self.lines += self.attributes.get(name, [])
         self.visit_members(node, bool(bases))
-        if name == "Tensor":
+        if name == "Extension":
             self.lines += [f"    {line}" for method in pytorch_methods() for line in signature(method)]
             self.lines[before:] = [SHADOWED.sub(r"builtins.\1", line) for line in self.lines[before:]]
         if len(self.lines) == before:

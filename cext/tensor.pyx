@@ -60,10 +60,15 @@ cdef str place_of_copy():
     return f", the attribute {'.'.join(reversed(names))}," if names else ""
 
 
+class Extension:
+    """A base class of Tensor without members of its own: `minigrad.pytorch` gives it those with PyTorch's names."""
+    __slots__ = ()
+
+
 @cython.binding(False)
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
-cdef class Tensor(Array):
+cdef class Tensor(Array, Extension):
     """Tensor(data, requires_grad=False)\n--\n\nAn n-dimensional array of numbers that can remember how it was computed.
 
     Tensors are made by `minigrad.tensor`, `minigrad.zeros` and similar functions, and by operations. An operation on a
@@ -400,6 +405,9 @@ cdef class Tensor(Array):
     def copy(self) -> Tensor:
         """A contiguous copy, on the tape."""
         return copied(self)
+
+    def __dir__(self) -> list[str]:     # without PyTorch's names
+        return [name for name in object.__dir__(self) if name.startswith("__") or name not in vars(Extension)]
 
     def __copy__(self) -> Tensor:
         return copied(self)

@@ -199,7 +199,7 @@ from minigrad.standard import (
     result_type as result_type,
 )
 
-from minigrad import einops_backend as _einops_backend  # isort: skip  # it names Tensor
+from minigrad import einops_backend as _einops_backend, pytorch as _pytorch  # isort: skip  # they name Tensor
 
 newaxis = None
 _annotations.make_known()

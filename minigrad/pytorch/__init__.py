@@ -1,17 +1,16 @@
 """PyTorch's names: each either works, as a small function, or raises an error that says what to write instead.
 
-Nothing here is loaded until one of these names is used. ``methods`` has those of a tensor and ``functions`` those of
-modules; ``hints`` says what to write instead of the others. `KEYWORDS` maps PyTorch's argument names to ours, and
-`COLLISIONS` lists the functions that mean something else here. The page "For users of PyTorch" shows all of them.
+``methods`` has those of a tensor, which inherits them from `Extension`, and ``functions`` those of modules; ``hints``
+says what to write instead of the others. `KEYWORDS` maps PyTorch's argument names to ours, and `COLLISIONS` lists the
+functions that mean something else here. The page "For users of PyTorch" shows all of them.
 """
 
-import dis
 import importlib
 import sys
 from typing import Any
 
 import minigrad as mg
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor import Extension, Tensor
 from minigrad.pytorch import functions
 from minigrad.pytorch.hints import POINTERS
 from minigrad.pytorch.methods import KEYWORDS, TensorNames
@@ -108,10 +107,12 @@ class Pointer:
         raise AttributeError(f"[{self.name}] {POINTERS['Tensor'][self.name]}", name=self.name, obj=tensor)
 
 
-def members_of_tensor() -> dict[str, Any]:
-    """What `minigrad.engine.habits` adds to Tensor."""
-    works = {name: value for name, value in vars(TensorNames).items() if not name.startswith("_")}
-    return {name: Pointer(name) for name in POINTERS["Tensor"]} | works
+# What a tensor has besides its own members.
+MEMBERS: dict[str, Any] = {name: Pointer(name) for name in POINTERS["Tensor"]} | {
+    name: value for name, value in vars(TensorNames).items() if not name.startswith("_")
+}
+for _name, _value in MEMBERS.items():
+    setattr(Extension, _name, _value)
 
 
 def find(module: str, name: str) -> Any:
@@ -125,8 +126,5 @@ def find(module: str, name: str) -> Any:
         return FUNCTIONS[module][name]
     elsewhere = POINTERS.get(module, {}).get(name)
     if elsewhere is not None:
-        caller = sys._getframe(1 if module != "minigrad" else 2)  # after its own __getattr__
-        if caller.f_code.co_code[caller.f_lasti] == dis.opmap["IMPORT_FROM"]:  # which hides an AttributeError
-            raise ImportError(f"[{name}] {elsewhere}", name=module)
         raise AttributeError(f"[{name}] {elsewhere}", name=name)
     raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])

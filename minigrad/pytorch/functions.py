@@ -1,5 +1,7 @@
 """The functions that have PyTorch's names: those of `minigrad`, and at the end two of other modules."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The methods and properties that a tensor has under PyTorch's names."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -196,7 +198,7 @@ class TensorNames(Tensor):
         """PyTorch's name for ``x[mask]``."""
         return self[_mask("masked_select", mask).broadcast_to(self.shape)]
 
-    def topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> "TopK":
+    def topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> TopK:
         """PyTorch's name for the first k of a `sort` along an axis, with their indices."""
         axis = _axis("topk", dim, self)
         if not 0 <= integer("topk", "k", k) <= self.shape[axis]:
@@ -616,7 +618,7 @@ class TensorNames(Tensor):
         """PyTorch's name for ``x.astype("bool")``."""
         return self.to("bool")
 
-    def type(self: Tensor, dtype: "str | DType | None" = None) -> Tensor:
+    def type(self: Tensor, dtype: str | DType | None = None) -> Tensor:
         """PyTorch's name for ``x.astype(dtype)``."""
         if dtype is None:
             raise TypeError("[type] expected a dtype to convert to; that of a tensor is `x.dtype`")

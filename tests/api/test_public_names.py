@@ -9,8 +9,7 @@ import pytest
 from public_names import NAMES
 
 import minigrad as mg
-from minigrad import nn, optim
-from minigrad.engine.habits import NAMES as NAMES_OF_PYTORCH
+from minigrad import nn, optim, pytorch
 from minigrad.nn import functional
 
 
@@ -73,7 +72,7 @@ def test_pytorch_names_do_not_change_the_meaning_of_an_argument():
         "shifts": "shift", "diagonal": "k",
     }  # fmt: skip
     differ, compared = set(), 0
-    for name in NAMES_OF_PYTORCH | set(functional.__all__) | {n for n in dir(mg) if not n.startswith("_")}:
+    for name in pytorch.MEMBERS.keys() | set(functional.__all__) | {n for n in dir(mg) if not n.startswith("_")}:
         functions = {getattr(place, name, None) for place in (mg, functional, mg.Tensor)}
         for pair in itertools.combinations(filter(inspect.isroutine, functions), 2):
             compared += 1

@@ -13,7 +13,6 @@ from minigrad.pytorch import Pointer
 
 SOURCE = Path(__file__).resolve().parents[2] / "cext"
 FOUND = [importlib.import_module(found.name) for found in pkgutil.walk_packages(mg.engine.__path__, "minigrad.engine.")]
-assert mg.Tensor.view  # PyTorch's names are there from now on
 MODULES = {module.__name__: module for module in FOUND if not module.__file__.endswith(".py")}
 
 
