@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from minigrad.creation import empty
 from minigrad.engine.array import names_device
 from minigrad.engine.dtype import DType
-from minigrad.engine.habits import lookup
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tape import enter, leave
 from minigrad.engine.tensor import Tensor
@@ -595,24 +594,7 @@ class Module:
         return module_as_html(self)
 
 
-class _Elsewhere:
-    """One of PyTorch's names that modules lack: using it raises an AttributeError that says what to write instead."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __get__(self, module: Module | None, kind: type) -> Any:
-        return lookup("minigrad.nn.Module")(self.name)
-
-
 METHODS = frozenset(name for name, value in vars(Module).items() if isinstance(value, FunctionType))
-for _name in (
-    "all_weights bfloat16 compile flatten_parameters get_buffer get_extra_state get_parameter get_submodule half "
-    "register_backward_hook register_full_backward_pre_hook register_load_state_dict_post_hook "
-    "register_load_state_dict_pre_hook register_state_dict_post_hook register_state_dict_pre_hook set_extra_state "
-    "set_submodule share_memory to_empty"
-).split():
-    setattr(Module, _name, _Elsewhere(_name))
 
 
 def _note_place(outermost: Module, error: Exception) -> None:

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 import minigrad as mg
-from minigrad.engine.tensor import Extension, Tensor
+from minigrad.engine.tensor import Extension
 from minigrad.pytorch import functions
 from minigrad.pytorch.hints import POINTERS
 from minigrad.pytorch.methods import KEYWORDS, TensorNames
@@ -98,21 +98,23 @@ def call(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
 
 
 class Pointer:
-    """A member of Tensor that raises an AttributeError with what to write instead."""
+    """A member of a class that raises an AttributeError with what to write instead."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, kind: str, name: str) -> None:
+        self.name, self.text = name, POINTERS[kind][name]
 
-    def __get__(self, tensor: Tensor | None, kind: type) -> Any:
-        raise AttributeError(f"[{self.name}] {POINTERS['Tensor'][self.name]}", name=self.name, obj=tensor)
+    def __get__(self, instance: Any, kind: type) -> Any:
+        raise AttributeError(f"[{self.name}] {self.text}", name=self.name, obj=instance)
 
 
 # What a tensor has besides its own members.
-MEMBERS: dict[str, Any] = {name: Pointer(name) for name in POINTERS["Tensor"]} | {
+MEMBERS: dict[str, Any] = {name: Pointer("Tensor", name) for name in POINTERS["Tensor"]} | {
     name: value for name, value in vars(TensorNames).items() if not name.startswith("_")
 }
 for _name, _value in MEMBERS.items():
     setattr(Extension, _name, _value)
+for _name in POINTERS["minigrad.nn.Module"]:
+    setattr(mg.nn.Module, _name, Pointer("minigrad.nn.Module", _name))
 
 
 def find(module: str, name: str) -> Any:
