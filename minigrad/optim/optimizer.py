@@ -1,7 +1,7 @@
 """Optimizer: parameter groups, the state of each parameter, and the batches that one kernel call updates."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from minigrad.autograd import enable_grad
 from minigrad.creation import asarray, full_like
@@ -15,16 +15,6 @@ Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[Group]
 ABSENT: Any = object()  # not None, which a state may contain
 # Called with the parameters of an optimizer before each of its steps. `DataParallel` checks their gradients.
 checks_before_step: list[Callable[[list[Tensor]], None]] = []
-
-# What to write instead of PyTorch's hooks
-HOOKS = {
-    "register_step_pre_hook": "is not available: call the function before `optimizer.step()`",
-    "register_step_post_hook": "is not available: call the function after `optimizer.step()`",
-    "register_state_dict_pre_hook": "is not available: call the function before `optimizer.state_dict()`",
-    "register_state_dict_post_hook": "is not available: call the function with the result of `optimizer.state_dict()`",
-    "register_load_state_dict_pre_hook": "is not available: change the state before `optimizer.load_state_dict(state)`",
-    "register_load_state_dict_post_hook": "is not available: call the function after `optimizer.load_state_dict()`",
-}
 
 
 class Batch:
@@ -223,13 +213,6 @@ class Optimizer:
                     parameter.grad = None
                 elif parameter.grad is not None:
                     parameter.grad = parameter.grad.detach().zero_()
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name):
-            if name in HOOKS:
-                raise AttributeError(f"[{name}] {HOOKS[name]}", name=name, obj=self)
-            raise AttributeError(f"{self.name!r} object has no attribute {name!r}", name=name, obj=self)
 
     @repeated
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

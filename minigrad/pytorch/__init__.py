@@ -113,8 +113,9 @@ MEMBERS: dict[str, Any] = {name: Pointer("Tensor", name) for name in POINTERS["T
 }
 for _name, _value in MEMBERS.items():
     setattr(Extension, _name, _value)
-for _name in POINTERS["minigrad.nn.Module"]:
-    setattr(mg.nn.Module, _name, Pointer("minigrad.nn.Module", _name))
+for _kind, _class in (("minigrad.nn.Module", mg.nn.Module), ("minigrad.optim.Optimizer", mg.optim.Optimizer)):
+    for _name in POINTERS[_kind]:
+        setattr(_class, _name, Pointer(_kind, _name))
 
 
 def find(module: str, name: str) -> Any:

@@ -356,6 +356,14 @@ POINTERS = {
         "pack_sequence": "is not needed here: `data.collate_padded(samples)` pads, and `nn.LSTM` takes lengths",
         "PackedSequence": "is not needed here: pass lengths, as in `nn.LSTM`(…)(x, lengths=lengths)",
     },
+    "minigrad.optim.Optimizer": {
+        "register_step_pre_hook": "is not available: call the function before `optimizer.step()`",
+        "register_step_post_hook": "is not available: call the function after `optimizer.step()`",
+        "register_state_dict_pre_hook": "is not available: call the function before `optimizer.state_dict()`",
+        "register_state_dict_post_hook": "is not available: call the function with `optimizer.state_dict()`",
+        "register_load_state_dict_pre_hook": "is not available: change state before `optimizer.load_state_dict(state)`",
+        "register_load_state_dict_post_hook": "is not available: call the function after `optimizer.load_state_dict()`",
+    },
     "minigrad.autograd": {
         "Variable": "is `mg.tensor(data, requires_grad=True)` here",
         "functional": "`mg.jacobian`, `mg.hessian`, `mg.hvp`, `mg.jvp` and `mg.vjp` are members of minigrad here",
