@@ -3,6 +3,7 @@
 # Type checkers take ``import x as x`` in a package for a public name of it.
 
 import typing as _typing
+from contextlib import suppress as _suppress
 from math import e as e, inf as inf, nan as nan, pi as pi
 
 from minigrad import cuda as cuda, nn as nn, optim as optim, random as random
@@ -199,7 +200,10 @@ from minigrad.standard import (
     result_type as result_type,
 )
 
-from minigrad import einops_backend as _einops_backend, pytorch as _pytorch  # isort: skip  # they name Tensor
+from minigrad import pytorch as _pytorch  # isort: skip  # it names Tensor
+
+with _suppress(ImportError):  # where einops is not installed
+    from minigrad import einops_backend as _einops_backend
 
 newaxis = None
 _annotations.make_known()
