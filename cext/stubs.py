@@ -6,7 +6,8 @@ Python gets: the value of a readonly attribute, or the result of a cpdef functio
 None. The cpdef methods of a derived class are left out: Cython checks them against those that they override.
 
 PyTorch's names are read from minigrad/pytorch: the methods there go into the stub of Extension, from which Tensor
-inherits them, and a function with an `axis` gets a second signature, with `dim` and `keepdim`.
+inherits them, and a function with an `axis` gets a second signature, with `dim` and `keepdim`; such methods of PyTorch
+get one with `axis` and `keepdims`.
 """
 
 import ast
@@ -67,7 +68,9 @@ def signature(node):
     node.args.args[0].annotation = None
     node.body = [ast.Expr(ast.Constant(...))]
     *header, last, body = ast.unparse(node).split("\n")
-    return [*header, last + body[3:]]
+    theirs = [*header, last + body[3:]]
+    ours = re.sub(r"\b(keep)?dim:", lambda found: "keepdims:" if found[1] else "axis:", theirs[-1])
+    return theirs if ours == theirs[-1] else ["@overload", *theirs, "@overload", ours]
 
 
 def parsed(path, module):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import minigrad as mg
 from minigrad.engine.dtype import DTypeLike
 from minigrad.engine.node import set_recording
-from minigrad.engine.ops.arguments import integer, kind_of
+from minigrad.engine.ops.arguments import integer
+from minigrad.engine.ops.join import concat
 from minigrad.engine.tensor import Tensor
 from minigrad.pytorch.methods import TensorNames, _lengths, _with_axis
 
@@ -63,16 +64,19 @@ unique = TensorNames.unique
 unsqueeze = TensorNames.unsqueeze
 
 
-@_with_axis
-def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """PyTorch's name for `concat`."""
-    return mg.concat(tensors, dim)
+if TYPE_CHECKING:
+    cat = concatenate = concat
+else:
 
+    @_with_axis
+    def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+        """PyTorch's name for `concat`."""
+        return mg.concat(tensors, dim)
 
-@_with_axis
-def concatenate(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """PyTorch's name for `concat`."""
-    return mg.concat(tensors, dim)
+    @_with_axis
+    def concatenate(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+        """PyTorch's name for `concat`."""
+        return mg.concat(tensors, dim)
 
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:

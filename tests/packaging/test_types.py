@@ -95,6 +95,8 @@ assert_type(mg.grad(x.sum(), [x], create_graph=True), tuple[mg.Tensor, ...])
 assert_type(step(x), mg.Tensor)
 with mg.no_grad(), mg.enable_grad(), no_grad():
     z = mg.concat([net(x), net(x)], axis=1) @ mg.eye(4)
+    assert_type(mg.concatenate([z, z], axis=1), mg.Tensor)
+    assert_type(mg.cat([z, z], dim=1).cumsum(axis=1).quantile(0.5, axis=1, keepdims=True), mg.Tensor)
 kind: mg.DType = z.dtype
 loaded = net.load_state_dict(mg.load("x.safetensors"))
 s: mg.Tensor = (2 * x - 1 / x).reshape(-1)[0] + linalg.norm(x) + mg.abs(x) + mg.pow(x, 2)
