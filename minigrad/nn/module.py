@@ -168,7 +168,7 @@ class Module:
         if name in METHODS:
             raise AttributeError(
                 f"[{type(self).__name__}] expected a name that no method of Module has, got {name!r}: "
-                f"choose another, such as {name!r} with an underscore at the end"
+                f"choose another, such as {name + '_'!r}"
             )
 
     def _check_new(self, registry: str, name: str) -> None:

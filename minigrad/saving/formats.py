@@ -29,6 +29,7 @@ With PyTorch, convert it; the second line also keeps the numbers and parts of a 
         arrays = {name: file[name][()] for name in names if hasattr(file[name], "shape")}
     mg.save(arrays, "model.safetensors")"""),
     (".pdparams", rb"\x80", TRUSTED + 'mg.save(paddle.load(PATH, return_numpy=True), "model.safetensors")'),
+    (".joblib", rb"[^{]", TRUSTED + 'mg.save(joblib.load(PATH), "model.safetensors")'),
     ("", rb"\x80[\x02-\x05].{,300}joblib", TRUSTED + 'mg.save(joblib.load(PATH), "model.safetensors")'),
     ("", rb"\x80[\x02-\x05](?!\0)", TRUSTED + 'mg.save(pickle.load(open(PATH, "rb")), "model.safetensors")'),
     ("", rb"GGUF", """a GGUF file. With gguf, convert it:

@@ -43,9 +43,11 @@ def test_files_of_numpy_joblib_and_pickle():
     np.savez("it's.npz", **STATE)
     np.savez_compressed("small.npz", **STATE)
     joblib.dump(STATE, "state.joblib")
+    joblib.dump(STATE, "small.joblib", compress=3)
+    joblib.dump(STATE, "state.sav")
     with open("state.pkl", "wb") as file:
         pickle.dump(STATE, file)
-    for name in ("it's.npz", "small.npz", "state.joblib", "state.pkl"):
+    for name in ("it's.npz", "small.npz", "state.joblib", "small.joblib", "state.sav", "state.pkl"):
         assert follow(name, joblib=joblib, pickle=pickle) == LISTS
         pathlib.Path("model.safetensors").unlink()
     np.save("x.npy", STATE["half"])
