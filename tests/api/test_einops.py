@@ -48,7 +48,8 @@ def test_a_layer_of_its_parts():
 
 
 @pytest.mark.parametrize(
-    "before", ["import einops", "import minigrad", "import importlib.util, minigrad; importlib.util.find_spec('einops')"]
+    "before",
+    ["import einops", "import minigrad", "import importlib.util, minigrad; importlib.util.find_spec('einops')"],
 )
 def test_in_either_order(before):
     python(
