@@ -61,6 +61,7 @@ cdef class Backend:
     cpdef take_along(self, int64_t outer, int64_t n, int64_t inner, Array x, int64_t m, Array index, Array out)
     cpdef add_along(self, int64_t outer, int64_t n, int64_t inner, Array x, int64_t m, Array index, Array v)
     cpdef argsort(self, Array x, bint descending, Array out)
+    cpdef ranked(self, int64_t rows, int64_t n, Array x, Array ranks, Array out)
     cpdef nonzero(self, Array x)
     cpdef unique(self, Array x)
     cpdef uniform(self, uint64_t seed, uint64_t offset, double low, double high, Array out)

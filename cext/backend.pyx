@@ -334,6 +334,10 @@ cdef class Backend:
         """out (int64) = the stable order of the last axis of x; NaN comes last."""
         raise NotImplementedError
 
+    cpdef ranked(self, int64_t rows, int64_t n, Array x, Array ranks, Array out):
+        """out[row, j] (int64) = where the element of rank ranks[j] is in x[row]; where NaN is, if there is one."""
+        raise NotImplementedError
+
     cpdef nonzero(self, Array x):  # -> tuple[Tensor, ...]
         """A tuple of int64 tensors: the positions of the elements that are not zero, row-major."""
         raise NotImplementedError

@@ -97,6 +97,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         Kernel* add_at
         Kernel* take_along
         Kernel* add_along
+        Kernel* ranked
         Kernel* sgd
         Kernel* adam
         Kernel* rmsprop

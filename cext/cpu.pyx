@@ -416,6 +416,11 @@ cdef class CPU(Backend):
         else:
             order[...] = np.argsort(values, -1, stable=True)
 
+    cpdef ranked(self, int64_t rows, int64_t n, Array x, Array ranks, Array out):
+        cdef Array keys = empty_as(x, x.code)
+        launch(x.count, kernels.ranked[x.code - FLOAT32], rows, n, <const void*>x.data, ranks.count,
+               <const int64_t*>ranks.data, keys.data, <int64_t*>out.data)
+
     cpdef nonzero(self, Array x):
         refuse_in_capture("nonzero, whose result has a shape that depends on values")
         cdef int64_t chunks = (x.count + MASK_CHUNK - 1) // MASK_CHUNK, total = 0, c

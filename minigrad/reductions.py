@@ -15,7 +15,7 @@ from minigrad.engine.dtype import DTypeLike, get_default_dtype
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import add, multiply, subtract
 from minigrad.engine.ops.functions import isnan
-from minigrad.engine.ops.gather import argsort, nonzero, sort, take
+from minigrad.engine.ops.gather import argsort, nonzero, ranked, take
 from minigrad.engine.ops.join import concat, stack, unstack
 from minigrad.engine.ops.layout import astype, broadcast_to, moveaxis, ravel, reshape
 from minigrad.engine.ops.layout import sum as sum_
@@ -204,15 +204,20 @@ def _quantile(op: str, x: Tensor, q: Any, axis: Axes | None, keepdims: bool) -> 
     if n == 0:
         raise ValueError(f"[{op}] expected at least one element, got shape {x.shape}")
     x = x if x.dtype.kind == "f" else astype(x, get_default_dtype())
-    x = sort(reshape(moveaxis(x, axes, list(range(x.ndim - len(axes), x.ndim))), (*rest, n)))
-    place = q * (n - 1)
+    x = reshape(moveaxis(x, axes, list(range(x.ndim - len(axes), x.ndim))), (*rest, n))
+    place = q.reshape(-1) * (n - 1)
     low = np.floor(place).astype(np.int64)
-    part = computed(place - low, dtype=x.dtype, device=x.device)
-    below, above = (take(x, computed(k, device=x.device), axis=-1) for k in (low, np.ceil(place).astype(np.int64)))
-    y = add(multiply(below, subtract(1, part)), multiply(above, part))
-    last = x[..., -1:] if q.ndim else x[..., -1]
-    y = where(isnan(last), last, y)
-    y = moveaxis(y, -1, 0) if q.ndim else y
+    part = place - low
+    if not part.any():
+        y = ranked(x, computed(low, device=x.device))
+    else:
+        pairs = ranked(x, computed(np.stack([low, np.ceil(place).astype(np.int64)], -1), device=x.device))
+        below, above = pairs[..., ::2], pairs[..., 1::2]
+        weight = computed(part, dtype=x.dtype, device=x.device)
+        y = add(multiply(below, subtract(1, weight)), multiply(above, weight))
+        if not part.all():  # an infinite element itself, without a product of 0
+            y = where(computed(part == 0, device=x.device), below, y)
+    y = moveaxis(y, -1, 0) if q.ndim else y[..., 0]
     return reshape(y, (*q.shape, *kept)) if keepdims else y
 
 

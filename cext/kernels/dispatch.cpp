@@ -34,6 +34,7 @@ struct Isa {
         isa::fill_attention(table);   \
         isa::fill_scan(table);        \
         isa::fill_index(table);       \
+        isa::fill_order(table);       \
         isa::fill_optimizer(table);   \
         isa::fill_random(table);      \
     }

@@ -28,6 +28,7 @@
     void fill_attention(Kernels&);   \
     void fill_scan(Kernels&);        \
     void fill_index(Kernels&);       \
+    void fill_order(Kernels&);       \
     void fill_optimizer(Kernels&);   \
     void fill_random(Kernels&);      \
     }

@@ -245,6 +245,11 @@ struct Kernels {
     void (*add_along[FLOATS])(int64_t outer, int64_t n, int64_t inner, void* x, int64_t m, const int64_t* index,
                               const void* v);
 
+    // order.cpp: index[row, j] = the place of the element of rank ranks[j] in x[row, n], NaN wherever there is one;
+    // `keys` is memory of x's size
+    void (*ranked[FLOATS])(int64_t rows, int64_t n, const void* x, int64_t m, const int64_t* ranks, void* keys,
+                           int64_t* index);
+
     // optimizer.cpp: every parameter of a list in one call
     void (*sgd[FLOATS])(const Tensors& list, const Update& step);      // s1: momentum buffers or null
     void (*adam[FLOATS])(const Tensors& list, const Update& step);     // s1: m, s2: v, s3: max v (amsgrad) or null

@@ -346,6 +346,16 @@ def sort(x: TensorLike, axis: int = -1, *, bint descending=False, stable: bool =
     return taken_along(a, index, k)
 
 
+def ranked(x: Tensor, ranks: Tensor) -> Tensor:
+    """Floats of x [..., n] of these ranks (m of int64, from 0) in each row: [..., m], NaN if the row has one."""
+    cdef Call _call = begin("sort")
+    cdef Array a = <Array?>x, r = <Array?>ranks, index
+    index = zeros(shape_of(a)[:-1] + (r.count,), INT64, a.buffer.device)
+    if index.count:
+        backend(a).ranked(index.count // r.count, a.extent[a.ndim_ - 1], dense(a), r, index)
+    return taken_along(a, index, a.ndim_ - 1)
+
+
 def nonzero(x: TensorLike) -> tuple[Tensor, ...]:
     """The indices of the nonzero elements in row-major order: a tuple with one int64 tensor for each axis.
 

@@ -5,7 +5,9 @@ from typing import Any
 from minigrad.cuda import faults
 from minigrad.cuda.launch import BLOCK, MOST_BLOCKS, empty, launch, power_of_two
 from minigrad.engine.backend import Backend
-from minigrad.engine.ops.gather import nonzero, unique_values
+from minigrad.engine.ops.functions import isnan
+from minigrad.engine.ops.gather import nonzero, take, take_along_axis, unique_values
+from minigrad.engine.ops.logic import where
 from minigrad.engine.tensor import Tensor
 
 TILE = 1024  # elements that a block sorts: TILE of order.cu
@@ -102,6 +104,12 @@ class Index(Backend):
             order = self._order(x.size // n, n, 1, descending, x, out)
             if order is not out:
                 out.copy_(order.reshape(out.shape))
+
+    def ranked(self, rows: int, n: int, x: Tensor, ranks: Tensor, out: Tensor) -> None:
+        order = self._order(rows, n, 1, False, x).reshape((rows, n))
+        last = order[:, n - 1 :]
+        broken = isnan(take_along_axis(x.detach().reshape((rows, n)), last, 1))
+        out.copy_(where(broken, last, take(order, ranks.reshape(-1), axis=1)).reshape(out.shape))
 
     # The size of the output depends on the values, so these two wait for the GPU and run on the CPU.
 

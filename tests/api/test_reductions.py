@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minigrad as mg
+from minigrad.engine.ops.gather import ranked
 
 NAN, INF = math.nan, math.inf
 FLOATS = st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.5, INF, -INF, NAN])
@@ -74,6 +75,7 @@ def test_quantiles_of_special_values(device):
         with np.errstate(invalid="ignore"):
             np.testing.assert_array_equal(array(mg.median(tensor(a, device))), np.median(a))
     assert mg.quantile(tensor(np.array([0.0, 1.0, INF]), device), 0.5).item() == 1.0
+    assert mg.quantile(tensor(np.array([-INF, 0.0, INF, INF]), device), [0.0, 0.5, 1.0]).tolist() == [-INF, INF, INF]
     assert mg.median(tensor(np.array([1, 2], np.int32), device)).dtype == "float32"
     rows = tensor(np.array([[1.0, NAN], [1.0, 3.0]]), device)
     np.testing.assert_array_equal(array(mg.quantile(rows, [0.0, 0.5], 1)), [[NAN, 1], [NAN, 2]])
@@ -83,6 +85,32 @@ def test_quantiles_of_special_values(device):
     refuses(ValueError, "median", "distinct", mg.median, mg.ones((2, 2), device=device), (0, -2))
     refuses(IndexError, "median", "3", mg.median, mg.ones((2, 2), device=device), 3)
     refuses(TypeError, "median", "lower", lambda: mg.median(mg.ones(2, device=device), dim=0))
+
+
+def test_selected_elements_are_numpys_with_the_places_of_a_stable_sort(device, rng):
+    """Rows shorter and longer than what is compared or counted at once; equal elements, both zeros, few leading digits."""
+    draws = [
+        lambda n: rng.standard_normal((2, n)), lambda n: rng.integers(-2, 3, (2, n)), lambda n: 1000 + rng.random((2, n)),
+        lambda n: rng.choice([-INF, INF, 0.0, -0.0, 1e-30, -3], (2, n)), lambda n: np.where(rng.random((2, n)) < 1 / n, NAN, 1),
+    ]  # fmt: skip
+    for n in (1, 2, 63, 64, 65, 66, 1001, 5000):
+        for draw in draws:
+            for dtype in ("float32", "float64"):
+                a = draw(n).astype(dtype)
+                q = [int(rng.integers(n)) / max(n - 1, 1), 1.0, 0.0]
+                x = mg.tensor(a, device=device, requires_grad=True)
+                with np.errstate(invalid="ignore"):
+                    np.testing.assert_array_equal(array(mg.median(x, 1)), np.median(a, 1), err_msg=f"{n} {dtype}")
+                nearest = np.round(np.array(q) * (n - 1)).astype(int)
+                expected = np.where(np.isnan(a).any(1, keepdims=True), NAN, np.sort(a, 1)[:, nearest])
+                y = ranked(x, mg.tensor(nearest, device=device))
+                np.testing.assert_array_equal(array(y), expected)
+                (dx,) = mg.grad(y, [x], [mg.tensor([[1.0, 2, 4]] * 2, dtype=dtype, device=device)])
+                order, places = np.argsort(a, 1, kind="stable"), np.zeros_like(a)
+                for row in range(2):
+                    broken = np.flatnonzero(np.isnan(a[row]))
+                    np.add.at(places[row], broken[[-1] * 3] if broken.size else order[row, nearest], [1, 2, 4])
+                np.testing.assert_array_equal(array(dx), places)
 
 
 @given(VECTORS, st.data())
