@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import minigrad as mg
 from minigrad.engine.dtype import DTypeLike
 from minigrad.engine.node import set_recording
-from minigrad.engine.ops.arguments import integer
+from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.ops.join import concat
 from minigrad.engine.tensor import Tensor
 from minigrad.pytorch.methods import TensorNames, _lengths, _with_axis

@@ -22,7 +22,6 @@ from minigrad.engine.tensor import Extension
 from minigrad.nn import functional as F
 from minigrad.nn.module import METHODS
 
-
 # `torch` is minigrad here. a, b (3, 4), x (2, 3, 4), m (4, 3), v, w (4,) are floats, p probabilities, i integers, k
 # indices of rows, g indices along axis 1, and q a mask.
 WORKS = """
