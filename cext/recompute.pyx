@@ -65,8 +65,8 @@ cdef object changed(str what):
 
 
 cdef object differs(str what):
-    return GradientError(f"[recompute] expected the second run of the function to do the same as the first, got {what}: "
-                         f"it may depend only on tensors, on the modes of modules and on minigrad's random numbers, "
+    return GradientError(f"[recompute] expected the second run of the function to do the same as the first, got {what}:"
+                         f" it may depend only on tensors, on the modes of modules and on minigrad's random numbers, "
                          f"and on values that stay the same")
 
 
