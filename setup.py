@@ -115,7 +115,8 @@ class BuildEngine(build_ext):
     def build_extensions(self):
         if MAC:  # a universal Python would ask for two architectures at once, whose kernels differ
             os.environ.setdefault("ARCHFLAGS", f"-arch {platform.machine()}")
-        python = [f"-I{path}" for path in self.compiler.include_dirs]
+        # The environments of uv's builds have new names each time, and no headers: a command would always be new.
+        python = [f"-I{path}" for path in self.compiler.include_dirs if os.path.isdir(path)]
         compiler = "clang" if "__clang__" in self.try_compiler(python) else "gcc"
         self.objects = BUILD / f"objects-{compiler}-{sys.implementation.cache_tag}"
         kernel = [*KERNEL, FUSED[compiler]]

@@ -49,19 +49,34 @@ def test_compiles_for_avx512(file):
     check(os.environ.get("CXX", "g++"), file, *switches, *names, "-O1", target=["-c", "-o", os.devnull])
 
 
+def build_by(compiler, folder, *options):
+    """Run a build in a copy of the tree that has not been built."""
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "cext", "minigrad"):
+        (folder / name).symlink_to(ROOT / name)
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "out", *options]
+    environment = {**os.environ, "CXX": compiler, "PYTHONPATH": ""}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
 @pytest.mark.parametrize("compiler, reason", [
     ("absent-c++", "No such file or directory: 'absent-c++'"),
     ("sh -c 'echo Python.h: not found >&2; exit 1'", "sh failed: Python.h: not found"),
 ])  # fmt: skip
 def test_a_build_without_a_compiler_names_the_packages(tmp_path, compiler, reason):
     """Before Cython has translated anything."""
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "cext", "minigrad"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "out"]
-    environment = {**os.environ, "CXX": compiler, "PYTHONPATH": ""}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = build_by(compiler, tmp_path)
     assert done.returncode == 1
     assert reason in done.stderr
     assert "apt install g++ python3-dev" in done.stderr
     assert "Traceback" not in done.stderr
     assert not list((tmp_path / "build").rglob("*.cpp"))
+
+
+def test_commands_have_no_folders_that_do_not_exist(tmp_path):
+    """As a name that changes with every build would compile all modules again."""
+    (tmp_path / "present").mkdir()
+    done = build_by(
+        "sh -c 'echo \"$@\" >&2; exit 1' sh", tmp_path, f"--include-dirs={tmp_path}/present:{tmp_path}/absent"
+    )
+    assert f"-I{tmp_path}/present" in done.stderr
+    assert f"-I{tmp_path}/absent" not in done.stderr
