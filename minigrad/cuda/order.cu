@@ -8,8 +8,8 @@ const int TILE = 1024;
 
 // Whether x comes before y, whatever their positions
 __device__ inline bool before(T x, T y, bool descending) {
-    if (descending) return before(y, x, false);
-    return x < y || (x == x && y != y);
+    const T a = descending ? y : x, b = descending ? x : y;
+    return a < b || (a == a && b != b);
 }
 
 // The elements of x, by column
