@@ -29,7 +29,7 @@ constexpr int CLASSES = 4 * 58;
 // With MINIGRAD_CACHE_LIMIT=0 every block goes back to the C library, whose own checks and poisoning then see it.
 const char* const LIMIT = std::getenv("MINIGRAD_CACHE_LIMIT");
 const int64_t CACHE_LIMIT = LIMIT ? std::atoll(LIMIT) : int64_t{1} << 30;
-constexpr int64_t HUGE = int64_t{1} << 22;
+constexpr int64_t LARGE = int64_t{1} << 22;
 
 Buffer* free_lists[CLASSES];
 int64_t in_use = 0, cached = 0;
@@ -79,7 +79,7 @@ int64_t class_bytes(int size_class) {
 }
 
 void* map(int64_t bytes) {
-    const bool huge = bytes >= HUGE;
+    const bool huge = bytes >= LARGE;
     const int64_t alignment = huge ? int64_t{1} << 21 : 64;
     const int64_t rounded = (bytes + alignment - 1) / alignment * alignment;
     void* memory = std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(rounded));

@@ -323,7 +323,7 @@ void parallel_for(int64_t n, int64_t grain, void (*body)(void* context, int64_t 
     if (!empty() && !spin(empty)) {
         for (uint32_t gate = job.gate.fetch_or(CALLER_SLEEPS) | CALLER_SLEEPS; gate & INSIDE; gate = job.gate.load())
             wait_for_change(job.gate, gate);
-        job.gate.load(std::memory_order_acquire);
+        (void)job.gate.load(std::memory_order_acquire);
     }
     busy.store(false, std::memory_order_release);
 }
