@@ -48,7 +48,18 @@ FUSED = {"gcc": "-ffp-contract=fast", "clang": "-ffp-contract=on"}
 # linked. A Cython module runs 1.4 % more instructions at -O1 than at -O2, and compiles in two thirds of the time.
 OPTIMIZE = {"kernel": ["-O3", "-g0", "-falign-loops=32"], "cython": ["-O1", "-g0"], "small": ["-Os", "-g0"]}
 # Modules whose speed does not count: a third smaller.
-SMALL = {"capture", "cuda", "gpu_memory", "hooks", "inspection", "interop", "listener", "modes", "recompute", "recording"}
+SMALL = {
+    "capture",
+    "cuda",
+    "gpu_memory",
+    "hooks",
+    "inspection",
+    "interop",
+    "listener",
+    "modes",
+    "recompute",
+    "recording",
+}
 LINK = []
 if not MAC:
     COMMON += ["-pthread"]

@@ -1,5 +1,4 @@
 """Hooks: functions that a backward pass calls with a complete gradient, or with the leaf that has received it."""
-from cpython.object cimport PyObject
 
 from minigrad.engine.array cimport Array, shape_of
 from minigrad.engine.listener cimport current_listener

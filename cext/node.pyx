@@ -1,7 +1,7 @@
 """Nodes: what the tape holds of an operation, and where a backward pass collects the gradient of each.
 
-An `Op` is the record of an operation, a `Node` one use of it. A node holds an edge to the node of each input, the values
-that its backward needs, and a sequence number. It dies with the tensors computed with it; nothing here recurses.
+An `Op` is the record of an operation, a `Node` one use of it. A node holds an edge to the node of each input, the
+values that its backward needs, and a sequence number. It dies with the tensors computed with it; nothing here recurses.
 
 The backward function of an operation sends the gradient of each input with `Node.send`, to the running `Pass`.
 """

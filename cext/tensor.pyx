@@ -460,14 +460,14 @@ cdef class Tensor(Array, Extension):
             raise TypeError(f"[set_] expected a floating dtype for a tensor that requires grad, got {source.dtype}")
         if not tape.leaf(self):
             raise GradientError("[set_] this tensor was computed: only a leaf can become another tensor")
-        hooks = None
+        attached = None
         if self.node is not None:
-            hooks = (<Node>self.node).hooks
+            attached = (<Node>self.node).hooks
         retire_leaf(self)
         hold(self, <Array>source)
         self.grad_ = None
-        if hooks is not None:
-            gradient_node(self).hooks = hooks
+        if attached is not None:
+            gradient_node(self).hooks = attached
         return self
 
     def fill_(self, value: float) -> Self:

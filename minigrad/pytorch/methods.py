@@ -373,7 +373,7 @@ class TensorNames(Tensor):
         """PyTorch's name for `cumulative_prod`."""
         return mg.cumulative_prod(self, axis=dim, dtype=dtype)
 
-    def count_nonzero(self: Tensor, dim: Axes | None = None, *, keepdim: bool = False) -> Tensor:
+    def count_nonzero(self: Tensor, dim: Axes | None = None, *, keepdim: bool = False) -> Tensor:  # type: ignore[override]
         """PyTorch's name for ``mg.count_nonzero(x, axis=dim)``."""
         return mg.count_nonzero(self, dim, keepdims=keepdim)
 
