@@ -70,7 +70,7 @@ def signature(node):
     *header, last, body = ast.unparse(node).split("\n")
     theirs = [*header, last + body[3:]]
     ours = re.sub(r"\b(keep)?dim:", lambda found: "keepdims:" if found[1] else "axis:", theirs[-1])
-    return theirs if ours == theirs[-1] else ["@overload", *theirs, "@overload", ours]
+    return theirs if ours == theirs[-1] else ["@overload", ours, "@overload", *theirs]
 
 
 def parsed(path, module):

@@ -5,4 +5,11 @@ import typing
 from minigrad.engine.habits import lookup
 
 if not typing.TYPE_CHECKING:
-    __getattr__ = lookup(__name__)
+
+    def __getattr__(name: str) -> typing.Any:
+        try:
+            return lookup(__name__)(name)
+        except AttributeError as error:
+            if name.startswith("_"):
+                raise
+            raise ImportError(str(error), name=__name__) from None  # which ``from ... import`` shows

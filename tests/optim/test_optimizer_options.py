@@ -79,9 +79,11 @@ def test_wrong_parameters():
             optim.SGD(params)
     with pytest.raises(TypeError, match=r"^\[SGD\] expected a list of .*, got a Sequential: use its parameters\(\)$"):
         optim.SGD(nn.Sequential(nn.Linear(2, 2)))
-    for params in ([np.ones(2)], [("weight", None)], [3.0], [x, None], [(0, x)]):
+    for params in ([np.ones(2)], [("weight", None)], [3.0], [x, None]):
         with pytest.raises(TypeError, match=r"^\[SGD\] expected tensors, got \w+$"):
             optim.SGD(params)
+    with pytest.raises(TypeError, match=r"^\[SGD\] expected tensors, got tuple \(int, Tensor\), whose \[1\] is one$"):
+        optim.SGD([(0, x)])
     for group in ({"lr": 0.1}, [x]):
         with pytest.raises(TypeError, match="key 'params'"):
             optim.SGD([x]).add_param_group(group)
