@@ -419,7 +419,7 @@ class LSTM(Sequences):
     ) -> None:  # fmt: skip
         if proj_size:
             raise TypeError(
-                f"[{self.name}] expected no proj_size, got {proj_size}: an nn.Linear(hidden_size, {proj_size}) of the "
+                f"[{self.name}] expected no proj_size, got {proj_size!r}: an nn.Linear(hidden_size, {proj_size}) of the "
                 f"output makes it narrower, without a narrower state"
             )
         super().__init__(input_size, hidden_size, bias, norm, eps)
