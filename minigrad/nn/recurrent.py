@@ -417,9 +417,9 @@ class LSTM(Sequences):
         gate_activation: str = "sigmoid", max_length: int | None = None, eps: float = 1e-5, proj_size: int = 0,
         device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
-        if proj_size:
+        if integer(self.name, "proj_size", proj_size, 0):
             raise TypeError(
-                f"[{self.name}] expected no proj_size, got {proj_size!r}: an nn.Linear(hidden_size, {proj_size}) of the "
+                f"[{self.name}] expected no proj_size, got {proj_size}: an nn.Linear(hidden_size, {proj_size}) of the "
                 f"output makes it narrower, without a narrower state"
             )
         super().__init__(input_size, hidden_size, bias, norm, eps)

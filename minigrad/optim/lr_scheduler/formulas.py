@@ -259,7 +259,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """base · factor for `total_iters` steps, then base. (With total_iters=0, PyTorch keeps base · factor.)
+    """base · factor for `total_iters` steps, then base.
 
     Parameters
     ----------
@@ -267,6 +267,7 @@ class ConstantLR(LRScheduler):
     factor : float
         In [0, 1].
     total_iters : int
+        With 0, PyTorch keeps base · factor.
     last_epoch : int
 
     Examples
