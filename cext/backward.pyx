@@ -6,7 +6,7 @@ node is visited after everything that was computed from it, when its gradient is
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
-from libcpp.algorithm cimport sort
+from libcpp.algorithm cimport is_sorted, reverse, sort
 from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport Array, alias, device_name, empty, join_ring, same_shape, shape_of
@@ -68,7 +68,9 @@ cdef int collect(Pass walk, list roots, int64_t floor) except -1:
         for i in range(node.inputs):
             if node.slots[i].edge != NULL:
                 add_node(walk, <Node>node.slots[i].edge)
-    sort(walk.visits.begin(), walk.visits.end())
+    reverse(walk.visits.begin(), walk.visits.end())     # the search tends to find newer nodes first
+    if not is_sorted(walk.visits.begin(), walk.visits.end()):
+        sort(walk.visits.begin(), walk.visits.end())
     for k in range(walk.visits.size()):
         (<Node>walk.visits[k].node).place = k
     return 0
