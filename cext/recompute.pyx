@@ -78,7 +78,7 @@ cdef class FirstRun(Listener):
     cdef object function
     cdef tuple args
     cdef dict kwargs
-    cdef int64_t began, ended       # the moments, which tell tensors that the run makes from others
+    cdef int64_t began              # the moment, which tells tensors that the run makes from others
     cdef list reads                 # in order: (weak reference, version, whether it requires grad) of older tensors
     cdef dict writes                # id -> (weak reference, first values) of each older tensor that is written
     cdef list ops                   # see `outline`
@@ -102,7 +102,7 @@ cdef class FirstRun(Listener):
             result = self.function(*rebuilt(self.args), **rebuilt(self.kwargs))
         finally:
             set_listener(self.outer)
-            self.outer, self.ended = None, next_moment()
+            self.outer = None
         for x, known in zip(given, versions):
             if version(<Array>x) != known:
                 raise GradientError(f"[recompute] expected a function that leaves its arguments as they are, got one "
