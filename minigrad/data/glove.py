@@ -18,7 +18,7 @@ from minigrad.saving.files import checked_path
 
 LINE = 1 << 20  # bytes; GloVe's lines have a few thousand
 PACKED = re.compile(rb"PK\x03\x04|BZh\d1AY|\xfd7zXZ")
-CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")  # which no text has
+CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")  # no text has these characters
 SOURCE = "glove.6B.zip from https://nlp.stanford.edu/projects/glove/"
 
 

@@ -45,7 +45,7 @@ DYNAMIC = {"getattr", "hasattr", "vars", "__dict__", "__getattribute__", "attrge
 IMPLICIT = {"forward", "backward"}
 CONSTRUCTION = {"__init__", "__new__", "__post_init__"}  # run where the class is named
 UNUSED = {"__repr__", "__str__", "__format__", "__getstate__", "__setstate__", "__reduce__", "__del__"}
-COMPARISONS = {"__eq__", "__lt__", "__le__", "__gt__", "__ge__"}  # those made by `dataclass` read all attributes
+COMPARISONS = {"__eq__", "__lt__", "__le__", "__gt__", "__ge__"}  # `dataclass` makes methods that read all attributes
 REGISTRIES = ("_parameters", "_buffers", "_modules")  # names only; the objects are attributes
 STANDARD_LIBRARY = os.path.dirname(os.__file__)
 

@@ -337,7 +337,7 @@ def without_padding(
         return inputs
     hidden = padding[..., earlier:]
     if hidden.shape not in (shape, shape[1:], (1, *shape)):
-        return inputs  # which `seen_keys` refuses
+        return inputs  # `seen_keys` refuses them
     seen = logical_not(hidden).reshape(shape)
     seen = (seen if axis == 0 else seen.mT)[..., None]
     cleaned = {id(x): where(logical_or(seen, isfinite(x)), x, 0.0) for x in inputs[1:]}

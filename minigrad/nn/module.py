@@ -122,7 +122,7 @@ class Module:
             raise TypeError(f"[{type(self).__name__}] expected a name of type str, got {name!r}")
         if not name or "." in name:
             raise ValueError(f"[{type(self).__name__}] expected a nonempty name without dots, got {name!r}")
-        if name != "forward" or not isinstance(value, Module):  # which computes instead of the method
+        if name != "forward" or not isinstance(value, Module):  # a module named forward computes instead of the method
             self._check_name(name)
         if isinstance(value, Module):
             self._check_child(value)

@@ -132,7 +132,7 @@ class Optimizer:
         self.state: dict[Tensor, dict[str, Any]] = {}
         self._plans: dict[int, Plan] = {}
         self._checked: dict[int, list[Any]] = {}
-        self._rates: Any = None  # of its schedules, see lr_scheduler/rates.py
+        self._rates: Any = None  # the rates of its schedules, see lr_scheduler/rates.py
         entries = list(params)
         if not entries:
             raise ValueError(
