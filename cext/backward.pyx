@@ -404,7 +404,7 @@ cdef int run_hooks(Node node, Visit* here) except -1:
     cdef bint alone = Py_REFCNT(here.gradient) == 1
     if current_listener() is not None:
         (<object>current_listener()).calls_hook()
-    for output, hook in sorted(node.hooks, key=is_retaining):      # those keep what the others return
+    for output, hook in sorted(node.hooks, key=is_retaining):      # the retaining ones keep what the others return
         if output == AFTER:
             continue
         given = <Array>here.gradient if node.outputs == 1 else (<list>here.gradient)[output]

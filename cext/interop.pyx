@@ -331,7 +331,7 @@ cdef object capsule_of(str op, object data):
         return data.__dlpack__(max_version=(1, 0), **options)
     except TypeError as error:
         try:
-            return data.__dlpack__(**options)   # of a library older than version 1
+            return data.__dlpack__(**options)   # the library is older than version 1
         except Exception:
             raise error from None
 
@@ -530,7 +530,7 @@ cdef object to_dlpack(Array x, object stream, object max_version, object dl_devi
     note_use(x)
     exported = alias(x)
     for i in range(x.ndim_):
-        if x.step[i] < 0:           # which not every consumer can represent
+        if x.step[i] < 0:           # not every consumer can represent negative strides
             if copy is not None and not copy:
                 raise BufferError("[dlpack] expected strides of 0 or more, for copy=False: export x.contiguous()")
             copied = True
