@@ -17,16 +17,16 @@ import sys
 
 import numpy as np
 
-from minigrad.engine.calls cimport RUNNING, Running, is_recorded, refuse_in_capture
+from minigrad.engine.calls cimport ACTIVE, ActiveCalls, is_recorded, refuse_in_capture
 from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT32, INT64, dtype_of, itemsize
 
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void*)
     Py_ssize_t Py_REFCNT(PyObject*)
 
-cdef extern from "runtime/running.hpp" namespace "mg":
+cdef extern from "runtime/active_calls.hpp" namespace "mg":
     void give_up(Buffer* buffer)
-    void point_to(Running* state)
+    void point_to(ActiveCalls* state)
 
 cdef extern from "runtime/buffer.hpp" namespace "mg" nogil:
     Arena* open_arena()
@@ -166,8 +166,8 @@ cdef Buffer nowhere     # zero-initialized
 nowhere.references = 1
 NOWHERE = &nowhere
 
-point_to(RUNNING)
-RUNNING.release = release
+point_to(ACTIVE)
+ACTIVE.release = release
 
 
 # A method of a compiled class checks the type of `self` only as a plain descriptor, that is, without `binding`. The

@@ -6,14 +6,14 @@ from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport Buffer
 
-cdef extern from "runtime/recording.hpp" namespace "mg" nogil:
-    struct About "mg::RecordedKernels::About":
+cdef extern from "runtime/kernel_list.hpp" namespace "mg" nogil:
+    struct About "mg::KernelList::About":
         PyObject* op
         int64_t work
         int device
         bint backward
-    cppclass RecordedKernels:
-        RecordedKernels() except +
+    cppclass KernelList:
+        KernelList() except +
         bint paused
         vector[About] about
         vector[uintptr_t] addresses
@@ -22,12 +22,12 @@ cdef extern from "runtime/recording.hpp" namespace "mg" nogil:
         const void* keep_stream(int device, const void* stream)
         cppset[int] with_products
         cppmap[int, const void*] streams
-    bint belongs_here(const RecordedKernels& recording)
+    bint belongs_here(const KernelList& recording)
 
-cdef extern from "runtime/running.hpp" namespace "mg":
-    cppclass Running:
+cdef extern from "runtime/active_calls.hpp" namespace "mg":
+    cppclass ActiveCalls:
         int waiting
-        RecordedKernels* recording
+        KernelList* kernel_list
         void (*release)(Buffer*)
     cppclass Begun:
         pass
@@ -38,20 +38,20 @@ cdef extern from "runtime/running.hpp" namespace "mg":
         Call& operator=(Begun)
         void cover(Begun begun, bint in_backward)
         void end()
-    Begun begun "mg::begin"(Running* running, object op)
+    Begun begun "mg::begin"(ActiveCalls* active, object op)
 
-cdef extern from "runtime/recording.hpp" namespace "mg":
-    RecordedKernels* recording_here(const Running& running)
+cdef extern from "runtime/kernel_list.hpp" namespace "mg":
+    KernelList* kernel_list_here(const ActiveCalls& active)
 
-cdef Running* RUNNING
+cdef ActiveCalls* ACTIVE
 
 cdef inline Begun begin(object op) noexcept:
     """A call of an operation, given by its record or its name: ``cdef Call _call = begin(op)``."""
-    return begun(RUNNING, op)
+    return begun(ACTIVE, op)
 
 cdef inline bint is_recorded() noexcept:
     """Whether this thread records a step (`minigrad.capture`)."""
-    return RUNNING.recording != NULL and recording_here(RUNNING[0]) != NULL
+    return ACTIVE.kernel_list != NULL and kernel_list_here(ACTIVE[0]) != NULL
 
 cdef int refuse_in_capture(str what) except -1
 cdef str source_line()

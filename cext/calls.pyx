@@ -1,4 +1,4 @@
-"""What is running: the calls of operations, of which runtime/running.hpp keeps a list.
+"""The active calls of operations, which runtime/active_calls.hpp keeps in a list.
 
 An operation begins with ``cdef Call _call = begin(op)``, before it reads its arguments. The call ends when the function
 returns or raises.
@@ -10,18 +10,18 @@ import time
 cimport cython
 from libc.stdint cimport uint64_t
 
-cdef extern from "runtime/running.hpp" namespace "mg":
-    Running* running
-    void notify(Running& running)
-    void wait_for_event(Running& running)
-    bint computing(const Running& running, bint here)
-    Call* call_here "mg::current_call"(const Running& running)
+cdef extern from "runtime/active_calls.hpp" namespace "mg":
+    ActiveCalls* active
+    void notify(ActiveCalls& active)
+    void wait_for_event(ActiveCalls& active)
+    bint computing(const ActiveCalls& active, bint here)
+    Call* call_here "mg::current_call"(const ActiveCalls& active)
     void forget_other_threads()
 
 cdef extern from "Python.h":
     int PyErr_CheckSignals() except -1
 
-RUNNING = running
+ACTIVE = active
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: forget_other_threads())
 
@@ -52,7 +52,7 @@ cdef str source_line():
 
 cdef bint in_operation() noexcept:
     """Whether this thread is inside an operation."""
-    return computing(RUNNING[0], True)
+    return computing(ACTIVE[0], True)
 
 
 cdef int wait_for_operations(str op) except -1:
@@ -65,20 +65,20 @@ cdef int wait_for_operations(str op) except -1:
         raise RuntimeError(f"[{op}] expected no operation to be running in this thread: code that an operation or a "
                            f"backward pass calls, such as __index__ of an argument, a hook or a finalizer, cannot give "
                            f"a tensor other memory")
-    if not computing(RUNNING[0], False):
+    if not computing(ACTIVE[0], False):
         return 0
     deadline = time.monotonic() + PATIENCE
-    RUNNING.waiting += 1
+    ACTIVE.waiting += 1
     try:
-        while computing(RUNNING[0], False) and not sys.is_finalizing():     # a process that ends stops its threads
+        while computing(ACTIVE[0], False) and not sys.is_finalizing():     # a process that ends stops its threads
             if time.monotonic() > deadline:
                 raise RuntimeError(f"[{op}] an operation or a backward pass of another thread did not end within "
                                    f"{PATIENCE} seconds")
-            wait_for_event(RUNNING[0])
+            wait_for_event(ACTIVE[0])
             PyErr_CheckSignals()
     finally:
-        RUNNING.waiting = max(RUNNING.waiting - 1, 0)   # it is 0 in the child of a fork
-        notify(RUNNING[0])
+        ACTIVE.waiting = max(ACTIVE.waiting - 1, 0)   # it is 0 in the child of a fork
+        notify(ACTIVE[0])
     return 0
 
 
@@ -91,7 +91,7 @@ def current_call() -> tuple[int, str, str] | None:
     That is the innermost operation, or the outermost Function or node of a backward pass around it.
     """
     global numbers
-    cdef Call* call = call_here(RUNNING[0])
+    cdef Call* call = call_here(ACTIVE[0])
     if call == NULL:
         return None
     if call.number == 0:

@@ -1,7 +1,7 @@
 # What the CPU backend uses of the C++ code.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from minigrad.engine.calls cimport Running
+from minigrad.engine.calls cimport ActiveCalls
 
 cdef extern from "runtime/pool.hpp" namespace "mg" nogil:
     int threads()
@@ -141,4 +141,4 @@ cdef extern from "runtime/gemm.hpp" namespace "mg" nogil:
 
 cdef extern from "runtime/launch.hpp" namespace "mg":
     void launch(...)
-    void point_to(Running* state)
+    void point_to(ActiveCalls* state)

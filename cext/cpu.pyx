@@ -16,7 +16,7 @@ import numpy as np
 
 from minigrad.engine.array cimport Array, alias, empty, empty_as, view
 from minigrad.engine.backend cimport Backend, register
-from minigrad.engine.calls cimport RUNNING, is_recorded, refuse_in_capture
+from minigrad.engine.calls cimport ACTIVE, is_recorded, refuse_in_capture
 from minigrad.engine.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, itemsize
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.recording cimport repeat
@@ -728,5 +728,5 @@ def set_num_threads(count: int) -> None:
     set_threads(number)
 
 
-point_to(RUNNING)
+point_to(ACTIVE)
 register(0, CPU())

@@ -1,6 +1,6 @@
 from libc.stdint cimport intptr_t
 
-from minigrad.engine.calls cimport RecordedKernels
+from minigrad.engine.calls cimport KernelList
 
 
 cdef enum:
@@ -19,7 +19,7 @@ cdef class Graph:
 
     cdef int start(self) except -1
 
-cdef Graph graph_of(RecordedKernels* recording, size_t first, size_t end, int device, tuple workspace)
+cdef Graph graph_of(KernelList* recording, size_t first, size_t end, int device, tuple workspace)
 
 cdef class Order:
     cdef int device

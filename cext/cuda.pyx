@@ -11,12 +11,12 @@ from libc.stdint cimport int64_t, intptr_t
 import ctypes
 
 from minigrad.engine.array cimport MAX_NDIM, Array, Buffer, shape_of
-from minigrad.engine.calls cimport RUNNING, RecordedKernels, Running, belongs_here, is_recorded, source_line
+from minigrad.engine.calls cimport ACTIVE, ActiveCalls, KernelList, belongs_here, is_recorded, source_line
 from minigrad.engine.calls import CaptureError
 from minigrad.engine.dtype cimport FLOAT32, code_of, dtype_of, itemsize, tf32_allowed
 
-cdef extern from "runtime/running.hpp" namespace "mg":
-    void point_to(Running* state)
+cdef extern from "runtime/active_calls.hpp" namespace "mg":
+    void point_to(ActiveCalls* state)
 
 cdef extern from "runtime/device.hpp" namespace "mg" nogil:
     ctypedef int (*LaunchKernel "decltype(mg::Driver::launch_kernel)")(void*)
@@ -67,9 +67,9 @@ cdef extern from "runtime/device.hpp" namespace "mg" nogil:
     Driver driver
     Blas blas
     Target target
-    void record_kernel "mg::record"(RecordedKernels&, int device, int64_t work, const KernelStart&, int parameters,
+    void capture_kernel "mg::capture_kernel"(KernelList&, int device, int64_t work, const KernelStart&, int parameters,
                                     const int* places, const int64_t* words, size_t count)
-    void record_product "mg::record"(RecordedKernels&, int device, const Product&)
+    void capture_product "mg::capture_product"(KernelList&, int device, const Product&)
 
 cdef enum:
     WARP_ = 32
@@ -83,7 +83,7 @@ cdef enum:
     ALLOWED = 48 << 10      # bytes of dynamic shared memory that the driver allows unasked
     MOST_SHARED = 8         # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
-point_to(RUNNING)
+point_to(ACTIVE)
 
 WARP: int = WARP_
 BLOCK: int = BLOCK_                 # the default number of threads of a block
@@ -175,9 +175,9 @@ cdef class Current:
 
 cdef int check_stream(int device, intptr_t stream) except -1:
     """Raise CaptureError if a step that this thread records uses another stream of a GPU than before."""
-    if RUNNING.recording == NULL or not belongs_here(RUNNING.recording[0]):
+    if ACTIVE.kernel_list == NULL or not belongs_here(ACTIVE.kernel_list[0]):
         return 0
-    if RUNNING.recording.keep_stream(1 + device, <void*>stream) != <void*>stream:
+    if ACTIVE.kernel_list.keep_stream(1 + device, <void*>stream) != <void*>stream:
         raise CaptureError(f"[capture] expected a step that uses one stream of cuda:{device}, got a second one, at "
                            f"{source_line()}")
     return 0
@@ -394,7 +394,7 @@ cdef class Kernel:
             raise RuntimeError(f"[{self.name}] CUDA did not start {launch.start.blocks.grid} blocks of "
                                f"{launch.start.blocks.block} threads on cuda:{self.device}: {cause_of(error)}")
         if is_recorded():
-            record_kernel(RUNNING.recording[0], 1 + self.device, threads, launch.start, self.passed, self.words,
+            capture_kernel(ACTIVE.kernel_list[0], 1 + self.device, threads, launch.start, self.passed, self.words,
                           launch.words, self.size)
         return 0
 
@@ -420,7 +420,7 @@ cdef inline void hold(Buffer* buffer, Held* held) noexcept:
 cdef inline void let_go(Held* held) noexcept:
     cdef int i
     for i in range(held.count):
-        RUNNING.release(held.buffers[i])
+        ACTIVE.release(held.buffers[i])
 
 
 cdef void align(const int64_t* numbers, int count, int64_t fill, int64_t* words) noexcept:
@@ -657,7 +657,7 @@ def multiply(int device, Array a, Array b, Array out, double beta) -> bool:
             raise RuntimeError(f"[matmul] cuBLAS did not start {batch} products of {m} x {k} and {k} x {n} on "
                                f"cuda:{device}: status {error}")
         if is_recorded():
-            record_product(RUNNING.recording[0], 1 + device, product)
+            capture_product(ACTIVE.kernel_list[0], 1 + device, product)
     finally:
         let_go(&held)
     return True
@@ -681,7 +681,7 @@ cdef class Graph:
         return 0
 
 
-cdef Graph graph_of(RecordedKernels* recording, size_t first, size_t end, int device, tuple workspace):
+cdef Graph graph_of(KernelList* recording, size_t first, size_t end, int device, tuple workspace):
     """A graph of what was recorded; its products use a workspace, (CuPy's block, bytes) or None."""
     cdef Graph made = Graph.__new__(Graph)
     made.device = device

@@ -16,7 +16,7 @@ from minigrad.engine.array cimport (
     MAX_NDIM, NOWHERE, Array, adopted, alias, device_index, device_name, device_streams, empty, keep_values, note_use,
     parse_shape, product, tell_reader, transferred, view,
 )
-from minigrad.engine.calls cimport Call, RUNNING, begin, is_recorded, refuse_in_capture
+from minigrad.engine.calls cimport ACTIVE, Call, begin, is_recorded, refuse_in_capture
 from minigrad.engine.dtype cimport (
     BOOL, CODES, FLOAT32, FLOAT64, INT32, INT64, code_of, default_float, dtype_of, is_float, itemsize,
 )
@@ -134,12 +134,12 @@ cdef object unrecorded_numpy(Array x):
     """The memory of x for NumPy, also while a step is recorded."""
     cdef bint paused = is_recorded()
     if paused:
-        RUNNING.recording.paused = True
+        ACTIVE.kernel_list.paused = True
     try:
         return alias(x).numpy()
     finally:
         if paused:
-            RUNNING.recording.paused = False
+            ACTIVE.kernel_list.paused = False
 
 
 cdef object must_copy(str op, object data):

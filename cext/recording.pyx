@@ -15,7 +15,7 @@ from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport Array, Memory, alias
 from minigrad.engine.calls cimport (
-    RUNNING, About, Call, RecordedKernels, begin, belongs_here, is_recorded, refuse_in_capture,
+    ACTIVE, About, Call, KernelList, begin, belongs_here, is_recorded, refuse_in_capture,
 )
 from minigrad.engine.cuda cimport Graph, Order, graph_of
 from minigrad.engine.gpu_memory cimport workspace_on
@@ -42,7 +42,7 @@ cdef struct Part:       # kernels of one device, between the calls
 @cython.embedsignature.format("clinic")
 cdef class Recording:
     """The kernels and calls of one run of a step."""
-    cdef RecordedKernels* kernels
+    cdef KernelList* kernels
     cdef list orders            # of the runs on each GPU; comes first, so that it goes before the memory does
     cdef Memory memory
     cdef object watch           # knows the leaves whose gradients the run reads or replaces
@@ -54,7 +54,7 @@ cdef class Recording:
     cdef dict workspaces        # of the products on a GPU
 
     def __cinit__(self, watch: Any):
-        self.kernels, self.memory, self.watch, self.calls = new RecordedKernels(), Memory(), watch, []
+        self.kernels, self.memory, self.watch, self.calls = new KernelList(), Memory(), watch, []
         self.graphs, self.orders = [], []
 
     def __dealloc__(self):
@@ -63,16 +63,16 @@ cdef class Recording:
     def begin(self) -> bool:
         """Start recording in this thread; False if another recording is in progress."""
         global current
-        if RUNNING.recording != NULL or not self.memory.open():
+        if ACTIVE.kernel_list != NULL or not self.memory.open():
             return False
-        RUNNING.recording = self.kernels
+        ACTIVE.kernel_list = self.kernels
         current = self
         return True
 
     def end(self) -> None:
         """Stop recording."""
         global current
-        RUNNING.recording = NULL
+        ACTIVE.kernel_list = NULL
         current = None
         self.kernels.sort_addresses()
         self.memory.close(self.kernels.addresses.data(), self.kernels.addresses.size())
@@ -131,7 +131,7 @@ cdef class Recording:
         return result
 
     cdef void pause(self, bint paused) noexcept:
-        RUNNING.recording.paused = paused
+        ACTIVE.kernel_list.paused = paused
         self.memory.pause(paused)
 
     def run(self) -> None:
@@ -256,9 +256,9 @@ def repeated(method: Callable[..., Any]) -> Callable[..., Any]:
 def forget_other_threads() -> None:
     """In the child of a fork, end the recording of another thread."""
     global current
-    if RUNNING.recording != NULL and not belongs_here(RUNNING.recording[0]):
+    if ACTIVE.kernel_list != NULL and not belongs_here(ACTIVE.kernel_list[0]):
         current.memory.close(NULL, 0)
-        RUNNING.recording = NULL
+        ACTIVE.kernel_list = NULL
         current = None
 
 

@@ -1,7 +1,7 @@
-// Kernels and matrix products of a GPU: how they are started, and recorded to be started again.
+// Kernels and matrix products of a GPU: how they are started, and captured to be started again.
 //
-// The functions of the CUDA driver and of cuBLAS are called by their addresses, so that this is compiled without CUDA.
-// What a recording starts on a GPU is started once more, on a stream that is captured: it becomes a CUDA Graph.
+// The functions of the CUDA driver and of cuBLAS are called by their addresses, so that this compiles without CUDA. The
+// kernels of a captured step are started once more on a stream that CUDA captures, and so become a CUDA Graph.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "recording.hpp"
+#include "kernel_list.hpp"
 
 namespace mg {
 
@@ -47,13 +47,13 @@ struct Blas {
     int (*set_stream)(void* handle, void* stream);
     int (*set_workspace)(void* handle, void* workspace, size_t bytes);
     int (*set_math_mode)(void* handle, int mode);
-    // Of batches, for float32 and for float64. The function for single matrices divides long sums among blocks: that
-    // took longer on an H200, and the bits may depend on the workspace, which differs between a step and its recording.
+    // Batched products in float32 and in float64. The function for single matrices divides long sums among blocks: it
+    // took longer on an H200, and its bits may depend on the workspace, which differs between a step and its replay.
     void* products[2];
 };
 inline Blas blas;
 
-// Where this thread starts again what was recorded, and the first error of the driver and of cuBLAS.
+// The stream on which this thread starts captured kernels again, and the first errors of the driver and of cuBLAS.
 struct Target {
     void *stream, *handle, *workspace;
     size_t bytes;
@@ -108,21 +108,21 @@ struct KernelStart {
     }
 };
 
-// Records a kernel whose parameters are at these places among `count` words.
-inline void record(RecordedKernels& recording, int device, int64_t work, const KernelStart& start, int parameters,
-                   const int* places, const int64_t* words, size_t count) {
+// Adds a kernel whose parameters are at these places among `count` words.
+inline void capture_kernel(KernelList& list, int device, int64_t work, const KernelStart& start, int parameters,
+                           const int* places, const int64_t* words, size_t count) {
     const size_t before = sizeof(KernelStart) + static_cast<size_t>(parameters) * sizeof(void*);
-    char* room = static_cast<char*>(recording.allocate(before + count * sizeof *words));
+    char* room = static_cast<char*>(list.allocate(before + count * sizeof *words));
     auto* addresses = reinterpret_cast<void**>(room + sizeof(KernelStart));
     auto* copies = reinterpret_cast<int64_t*>(room + before);
     std::memcpy(copies, words, count * sizeof *words);
     for (int i = 0; i < parameters; i++) addresses[i] = copies + places[i];
-    for (size_t i = 0; i < count; i++) recording.note(words[i]);
+    for (size_t i = 0; i < count; i++) list.note(words[i]);
     const auto run = [](const void* closure) {
         const int error = static_cast<const KernelStart*>(closure)->on(target.stream);
         if (target.driver_error == 0) target.driver_error = error;
     };
-    recording.append(device, work, run, new (room) KernelStart{start.function, start.blocks, addresses});
+    list.append(device, work, run, new (room) KernelStart{start.function, start.blocks, addresses});
 }
 
 // out = a b + beta out for batches of column-major matrices, as cuBLAS takes them.
@@ -135,7 +135,7 @@ struct Product {
     int64_t stride_a, stride_b, stride_out;
     double beta;
 
-    // With a workspace of its own, or that which cuBLAS keeps for the stream. The threads share the handle.
+    // Uses the given workspace, or without one the workspace that cuBLAS keeps for the stream. Threads share a handle.
     int run(void* handle, void* stream, void* workspace = nullptr, size_t bytes = 0) const {
         static std::mutex mutex;
         std::lock_guard lock(mutex);
@@ -158,16 +158,16 @@ struct Product {
     }
 };
 
-inline void record(RecordedKernels& recording, int device, const Product& product) {
-    for (const int64_t address : {product.a, product.b, product.out}) recording.note(address);
+inline void capture_product(KernelList& list, int device, const Product& product) {
+    for (const int64_t address : {product.a, product.b, product.out}) list.note(address);
     const auto run = [](const void* closure) {
         Target& to = target;
         const int error = static_cast<const Product*>(closure)->run(to.handle, to.stream, to.workspace, to.bytes);
         if (to.blas_error == 0) to.blas_error = error;
     };
     const int64_t work = int64_t{product.batch} * product.m * product.n;
-    recording.append(device, work, run, new (recording.allocate(sizeof product)) Product(product));
-    recording.with_products.insert(device);
+    list.append(device, work, run, new (list.allocate(sizeof product)) Product(product));
+    list.with_products.insert(device);
 }
 
 }  // namespace mg

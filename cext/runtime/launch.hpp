@@ -1,14 +1,14 @@
 // The one point where kernels start.
 //
-// A kernel gets plain pointers and sizes, all by value, so that a recorded step can start it again without Python.
+// A kernel gets plain pointers and sizes, all by value, so that a captured step can start it again without Python.
 // Long kernels release the GIL; for short ones that would cost more than the kernel.
 #pragma once
 
 #include <cstring>
 #include <type_traits>
 
-#include "recording.hpp"
-#include "running.hpp"
+#include "active_calls.hpp"
+#include "kernel_list.hpp"
 #include "types.hpp"
 
 namespace mg {
@@ -44,36 +44,36 @@ inline bool points_into(const Tensors& list, const Buffer& buffer) {
 }
 
 template <class Kernel, class... Arguments>
-__attribute__((noinline, cold)) void record(int64_t work, Kernel kernel, const Arguments&... arguments) {
-    if (RecordedKernels* recording = recording_here(*running)) recording->add(work, kernel, arguments...);
+__attribute__((noinline, cold)) void capture(int64_t work, Kernel kernel, const Arguments&... arguments) {
+    if (KernelList* list = kernel_list_here(*active)) list->add(work, kernel, arguments...);
 }
 
 template <class Kernel, class... Arguments>
 __attribute__((always_inline)) inline auto launch(int64_t work, Kernel kernel, Arguments... arguments) {
-    if (running->recording) [[unlikely]]
-        record(work, kernel, arguments...);
+    if (active->kernel_list) [[unlikely]]
+        capture(work, kernel, arguments...);
     if (work < WORTH_RELEASING) return kernel(arguments...);
 
     const auto uses = [&](const Buffer& buffer) { return (points_into(arguments, buffer) || ...); };
-    struct Guard : Unlocked {
+    struct Guard : UnlockedKernel {
         const decltype(uses)& uses_buffer;
         PyThreadState* state;
         explicit Guard(const decltype(uses)& uses) : uses_buffer(uses) {
-            next = running->first;
-            points_into = [](const Unlocked* self, const Buffer& buffer) {
+            next = active->first;
+            points_into = [](const UnlockedKernel* self, const Buffer& buffer) {
                 return static_cast<const Guard*>(self)->uses_buffer(buffer);
             };
-            running->first = this;
+            active->first = this;
             state = PyEval_SaveThread();
         }
         // When the process exits, CPython unwinds the stack of a daemon thread from here (by pthread_exit, before
         // 3.14), which a destructor that must not throw would turn into an abort.
         ~Guard() noexcept(false) {
             PyEval_RestoreThread(state);
-            Unlocked** link = &running->first;
+            UnlockedKernel** link = &active->first;
             while (*link != this) link = &(*link)->next;
             *link = next;
-            for (Buffer* buffer : owned) running->release(buffer);
+            for (Buffer* buffer : owned) active->release(buffer);
         }
     } guard(uses);
     return kernel(arguments...);

@@ -1,7 +1,7 @@
-// The kernels that a step starts, recorded so that they can be started again without Python (engine/recording.pyx).
+// The list of the kernels that a captured step starts, from which a replay starts them again without Python.
 //
-// `launch` adds each kernel of the CPU with its arguments, which are kept by value, and device.hpp those of a GPU. All
-// of this is used under the GIL, except for `run`.
+// `launch` adds each kernel of the CPU, and device.hpp each kernel of a GPU, with its arguments by value. The GIL
+// protects everything here except `run`. engine/recording.pyx captures and replays steps.
 #pragma once
 
 #include <Python.h>
@@ -18,11 +18,11 @@
 #include <type_traits>
 #include <vector>
 
-#include "running.hpp"
+#include "active_calls.hpp"
 
 namespace mg {
 
-struct RecordedKernels {
+struct KernelList {
     struct Start {
         void (*run)(const void* closure);
         const void* closure;  // the kernel and its arguments
@@ -38,13 +38,13 @@ struct RecordedKernels {
     bool paused = false;
     std::vector<Start> starts;
     std::vector<About> about;            // one for each start
-    std::vector<uintptr_t> addresses;    // every word of an argument; some are sizes
+    std::vector<uintptr_t> addresses;    // every word of an argument, sizes included
     std::map<int, const void*> streams;  // by device
     std::set<int> with_products;         // devices on which cuBLAS computes
 
-    RecordedKernels() = default;
-    RecordedKernels(const RecordedKernels&) = delete;
-    ~RecordedKernels() {
+    KernelList() = default;
+    KernelList(const KernelList&) = delete;
+    ~KernelList() {
         for (const About& one : about) Py_XDECREF(one.op);
     }
 
@@ -60,7 +60,7 @@ struct RecordedKernels {
     }
 
     void append(int device, int64_t work, void (*run)(const void* closure), const void* closure) {
-        const Call* call = current_call(*running);
+        const Call* call = current_call(*active);
         starts.push_back({run, closure});
         about.push_back({call ? call->op : nullptr, work, device, call && call->backward});
         Py_XINCREF(about.back().op);
@@ -75,7 +75,7 @@ struct RecordedKernels {
         for (size_t i = begin; i < end; i++) starts[i].run(starts[i].closure);
     }
 
-    // The stream of a GPU on which this recording does all its work: that of the first call.
+    // The stream of a GPU on which the step does all its work: the one given first.
     const void* keep_stream(int device, const void* stream) {
         return streams.try_emplace(device, stream).first->second;
     }
@@ -108,12 +108,12 @@ struct RecordedKernels {
     size_t used = PIECE;
 };
 
-inline bool belongs_here(const RecordedKernels& recording) { return recording.thread == std::this_thread::get_id(); }
+inline bool belongs_here(const KernelList& list) { return list.thread == std::this_thread::get_id(); }
 
-// The recording that what this thread computes belongs to, or null.
-inline RecordedKernels* recording_here(const Running& running) {
-    RecordedKernels* recording = running.recording;
-    return recording && !recording->paused && belongs_here(*recording) ? recording : nullptr;
+// The list to which the kernels of this thread are added, or null.
+inline KernelList* kernel_list_here(const ActiveCalls& calls) {
+    KernelList* list = calls.kernel_list;
+    return list && !list->paused && belongs_here(*list) ? list : nullptr;
 }
 
 }  // namespace mg
