@@ -88,7 +88,7 @@ FULL_FILES = {
 }  # fmt: skip
 FULL_TESTS = {"test_minigrad_holds"}
 # Slow tests whose cases show the same in several places: the quick set has the first case.
-FIRST_CASE = {"test_a_missing_barrier_of_a_crew_shows", "test_agrees_with_the_other_kernels"}
+FIRST_CASE = {"test_a_missing_barrier_of_a_block_group_shows", "test_agrees_with_the_other_kernels"}
 
 
 def pytest_addoption(parser):

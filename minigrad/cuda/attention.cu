@@ -55,10 +55,7 @@ __device__ T across(T x, F merge) {
     return x;
 }
 
-extern "C" __global__ void __launch_bounds__(256) attention(
-    int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale, Bool causal,
-    double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v, const void* mask, Stride mask_step,
-    int mask_kind, T* y, T* statistics) {
+extern "C" __global__ void __launch_bounds__(256) attention(ATTENTION_PARAMETERS, T* y, T* statistics) {
     const Attention a GIVEN;
     __shared__ T p[SIDE][SIDE + 1];
     __shared__ Staged staged;
@@ -141,9 +138,7 @@ extern "C" __global__ void attention_delta(int64 rows, int value_width, const T*
 
 // dq = scale ds k with ds = p (g vᵀ - delta)
 extern "C" __global__ void __launch_bounds__(256) attention_backward_query(
-    int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale, Bool causal,
-    double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v, const void* mask, Stride mask_step,
-    int mask_kind, const T* statistics, const T* g, const T* delta, T* dq) {
+    ATTENTION_PARAMETERS, const T* statistics, const T* g, const T* delta, T* dq) {
     const Attention a GIVEN;
     __shared__ T ds[SIDE][SIDE + 1];
     __shared__ Staged staged;
@@ -193,9 +188,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_query(
 // dk = scale dsᵀ q and dv = pᵀ g, each of which may be null: the first slices of the columns are those of dk. Rows of a
 // tile are keys, and its columns queries.
 extern "C" __global__ void __launch_bounds__(256) attention_backward_key(
-    int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale, Bool causal,
-    double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v, const void* mask, Stride mask_step,
-    int mask_kind, const T* statistics, const T* g, const T* delta, T* dk, T* dv) {
+    ATTENTION_PARAMETERS, const T* statistics, const T* g, const T* delta, T* dk, T* dv) {
     const Attention a GIVEN;
     __shared__ T p[SIDE][SIDE + 1];
     __shared__ Staged staged;

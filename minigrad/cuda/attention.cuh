@@ -39,7 +39,11 @@ struct Attention {
     }
 };
 
-// The attention that the parameters of a kernel describe
+// The first parameters of all kernels, and the attention that they describe
+#define ATTENTION_PARAMETERS                                                                                            \
+    int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale, Bool causal,      \
+    double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v, const void* mask, Stride mask_step, \
+    int mask_kind
 #define GIVEN                                                                                                          \
     {queries, keys, heads, group, width, value_width, scale, causal != 0, dropout, seed, offset, mask, mask_kind,      \
      {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}}

@@ -384,117 +384,42 @@ __device__ __forceinline__ void attend_backward_key(const Attention& a, int64 jo
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128, 2)
-    attention_32(int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale,
-                 Bool causal, double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v,
-                 const void* mask, Stride mask_step, int mask_kind, Bool fast, T* y, T* statistics) {
-    const Attention a GIVEN;
-    __shared__ Panel<64, 32> one, other;
-    if (fast)
-        attend<false>(a, jobs, one, other, q, k, v, y, statistics);
-    else
-        attend<true>(a, jobs, one, other, q, k, v, y, statistics);
+// Kernels for widths up to W, through STEP rows of the other factor at a time.
+#define TENSOR_CORES(function, STEP, W, ...)                                \
+    const Attention a GIVEN;                                                \
+    __shared__ Panel<STEP, W> one, other;                                   \
+    if (fast)                                                               \
+        function<false>(a, jobs, one, other, q, k, v, __VA_ARGS__);         \
+    else                                                                    \
+        function<true>(a, jobs, one, other, q, k, v, __VA_ARGS__);
+
+extern "C" __global__ void __launch_bounds__(128, 2) attention_32(ATTENTION_PARAMETERS, Bool fast, T* y, T* statistics) {
+    TENSOR_CORES(attend, 64, 32, y, statistics)
+}
+extern "C" __global__ void __launch_bounds__(128, 3) attention_64(ATTENTION_PARAMETERS, Bool fast, T* y, T* statistics) {
+    TENSOR_CORES(attend, 64, 64, y, statistics)
+}
+extern "C" __global__ void __launch_bounds__(128, 3) attention_128(ATTENTION_PARAMETERS, Bool fast, T* y, T* statistics) {
+    TENSOR_CORES(attend, 32, 128, y, statistics)
 }
 
-extern "C" __global__ void __launch_bounds__(128, 3)
-    attention_64(int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale,
-                 Bool causal, double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v,
-                 const void* mask, Stride mask_step, int mask_kind, Bool fast, T* y, T* statistics) {
-    const Attention a GIVEN;
-    __shared__ Panel<64, 64> one, other;
-    if (fast)
-        attend<false>(a, jobs, one, other, q, k, v, y, statistics);
-    else
-        attend<true>(a, jobs, one, other, q, k, v, y, statistics);
+#define BACKWARD_PARAMETERS                                                          ATTENTION_PARAMETERS, Bool fast, const T* statistics, const T* g, const T* delta
+extern "C" __global__ void __launch_bounds__(128, 2) attention_backward_query_32(BACKWARD_PARAMETERS, T* dq) {
+    TENSOR_CORES(attend_backward_query, 32, 32, statistics, g, delta, dq)
 }
-
-extern "C" __global__ void __launch_bounds__(128, 3)
-    attention_128(int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale,
-                  Bool causal, double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v,
-                  const void* mask, Stride mask_step, int mask_kind, Bool fast, T* y, T* statistics) {
-    const Attention a GIVEN;
-    __shared__ Panel<32, 128> one, other;
-    if (fast)
-        attend<false>(a, jobs, one, other, q, k, v, y, statistics);
-    else
-        attend<true>(a, jobs, one, other, q, k, v, y, statistics);
+extern "C" __global__ void __launch_bounds__(128, 2) attention_backward_query_64(BACKWARD_PARAMETERS, T* dq) {
+    TENSOR_CORES(attend_backward_query, 32, 64, statistics, g, delta, dq)
 }
-
-extern "C" __global__ void __launch_bounds__(128, 2)
-    attention_backward_query_32(int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width,
-                                T scale, Bool causal, double dropout, uint64 seed, uint64 offset, const T* q,
-                                const T* k, const T* v, const void* mask, Stride mask_step, int mask_kind, Bool fast,
-                                const T* statistics, const T* g, const T* delta, T* dq) {
-    const Attention a GIVEN;
-    __shared__ Panel<32, 32> one, other;
-    if (fast)
-        attend_backward_query<false>(a, jobs, one, other, q, k, v, statistics, g, delta, dq);
-    else
-        attend_backward_query<true>(a, jobs, one, other, q, k, v, statistics, g, delta, dq);
+extern "C" __global__ void __launch_bounds__(128, 2) attention_backward_query_128(BACKWARD_PARAMETERS, T* dq) {
+    TENSOR_CORES(attend_backward_query, 32, 128, statistics, g, delta, dq)
 }
-
-extern "C" __global__ void __launch_bounds__(128, 2)
-    attention_backward_query_64(int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width,
-                                T scale, Bool causal, double dropout, uint64 seed, uint64 offset, const T* q,
-                                const T* k, const T* v, const void* mask, Stride mask_step, int mask_kind, Bool fast,
-                                const T* statistics, const T* g, const T* delta, T* dq) {
-    const Attention a GIVEN;
-    __shared__ Panel<32, 64> one, other;
-    if (fast)
-        attend_backward_query<false>(a, jobs, one, other, q, k, v, statistics, g, delta, dq);
-    else
-        attend_backward_query<true>(a, jobs, one, other, q, k, v, statistics, g, delta, dq);
+extern "C" __global__ void __launch_bounds__(128, 2) attention_backward_key_32(BACKWARD_PARAMETERS, T* dk, T* dv) {
+    TENSOR_CORES(attend_backward_key, 32, 32, statistics, g, delta, dk, dv)
 }
-
-extern "C" __global__ void __launch_bounds__(128, 2)
-    attention_backward_query_128(int64 jobs, int64 queries, int64 keys, int heads, int group, int width,
-                                 int value_width, T scale, Bool causal, double dropout, uint64 seed, uint64 offset,
-                                 const T* q, const T* k, const T* v, const void* mask, Stride mask_step, int mask_kind,
-                                 Bool fast, const T* statistics, const T* g, const T* delta, T* dq) {
-    const Attention a GIVEN;
-    __shared__ Panel<32, 128> one, other;
-    if (fast)
-        attend_backward_query<false>(a, jobs, one, other, q, k, v, statistics, g, delta, dq);
-    else
-        attend_backward_query<true>(a, jobs, one, other, q, k, v, statistics, g, delta, dq);
+extern "C" __global__ void __launch_bounds__(128, 2) attention_backward_key_64(BACKWARD_PARAMETERS, T* dk, T* dv) {
+    TENSOR_CORES(attend_backward_key, 32, 64, statistics, g, delta, dk, dv)
 }
-
-extern "C" __global__ void __launch_bounds__(128, 2)
-    attention_backward_key_32(int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width,
-                              T scale, Bool causal, double dropout, uint64 seed, uint64 offset, const T* q, const T* k,
-                              const T* v, const void* mask, Stride mask_step, int mask_kind, Bool fast,
-                              const T* statistics, const T* g, const T* delta, T* dk, T* dv) {
-    const Attention a GIVEN;
-    __shared__ Panel<32, 32> one, other;
-    if (fast)
-        attend_backward_key<false>(a, jobs, one, other, q, k, v, statistics, g, delta, dk, dv);
-    else
-        attend_backward_key<true>(a, jobs, one, other, q, k, v, statistics, g, delta, dk, dv);
-}
-
-extern "C" __global__ void __launch_bounds__(128, 2)
-    attention_backward_key_64(int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width,
-                              T scale, Bool causal, double dropout, uint64 seed, uint64 offset, const T* q, const T* k,
-                              const T* v, const void* mask, Stride mask_step, int mask_kind, Bool fast,
-                              const T* statistics, const T* g, const T* delta, T* dk, T* dv) {
-    const Attention a GIVEN;
-    __shared__ Panel<32, 64> one, other;
-    if (fast)
-        attend_backward_key<false>(a, jobs, one, other, q, k, v, statistics, g, delta, dk, dv);
-    else
-        attend_backward_key<true>(a, jobs, one, other, q, k, v, statistics, g, delta, dk, dv);
-}
-
-extern "C" __global__ void __launch_bounds__(128, 2)
-    attention_backward_key_128(int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width,
-                               T scale, Bool causal, double dropout, uint64 seed, uint64 offset, const T* q, const T* k,
-                               const T* v, const void* mask, Stride mask_step, int mask_kind, Bool fast,
-                               const T* statistics, const T* g, const T* delta, T* dk, T* dv) {
-    const Attention a GIVEN;
-    __shared__ Panel<16, 128> one, other;
-    if (fast)
-        attend_backward_key<false>(a, jobs, one, other, q, k, v, statistics, g, delta, dk, dv);
-    else
-        attend_backward_key<true>(a, jobs, one, other, q, k, v, statistics, g, delta, dk, dv);
+extern "C" __global__ void __launch_bounds__(128, 2) attention_backward_key_128(BACKWARD_PARAMETERS, T* dk, T* dv) {
+    TENSOR_CORES(attend_backward_key, 16, 128, statistics, g, delta, dk, dv)
 }
 #endif

@@ -197,6 +197,9 @@ struct Result {
 
 // ---- kernels ----------------------------------------------------------------------------------------------------------
 
+#define TILE_PARAMETERS int64 outer, int64 channels, int64 inner, int wide, int pieces, Bool planes
+#define TILE ChannelTile<1>(outer, channels, inner, wide, pieces, planes)
+
 // Moments: with any center c, and d = x - c,
 //   mean = c + sum(d)/n,  m2 = sum(d^2) - sum(d)^2/n
 // c is the mean of the first four elements. If it is so far off that the difference would cancel, a second pass uses the
@@ -263,10 +266,10 @@ __device__ void moments(const ChannelTile<W>& tile, const Result& result, const 
     });
 }
 
-extern "C" __global__ void batch_norm(int64 outer, int64 channels, int64 inner, int wide, int pieces, Bool planes,
+extern "C" __global__ void batch_norm(TILE_PARAMETERS,
                                       const T* x, const T* gamma, const T* beta, double eps, T* y, T* mean, T* var,
                                       double* statistics, double* partial) {
-    const ChannelTile<1> tile(outer, channels, inner, wide, pieces, planes);
+    const ChannelTile<1> tile = TILE;
     moments(tile, Result{channels, gamma, beta, eps, mean, var, statistics}, x, y, partial);
 }
 
@@ -278,10 +281,10 @@ extern "C" __global__ void __launch_bounds__(256, 3) batch_norm_packs(int64 oute
 
 // The moments of a channel from those of its pieces and columns, one warp per channel (Chan, Golub and LeVeque 1979):
 //   mean = sum of n_p mean_p / n,  m2 = sum of m2_p + n_p (mean_p - mean)^2
-extern "C" __global__ void batch_norm_merge(int64 outer, int64 channels, int64 inner, int wide, int pieces, Bool planes,
+extern "C" __global__ void batch_norm_merge(TILE_PARAMETERS,
                                             const T* gamma, const T* beta, double eps, T* mean, T* var,
                                             double* statistics, const double* partial, T* by) {
-    const ChannelTile<1> tile(outer, channels, inner, wide, pieces, planes);
+    const ChannelTile<1> tile = TILE;
     const Result result = {channels, gamma, beta, eps, mean, var, statistics};
     const int64 repeat = planes ? 1 : inner;
     const double n = double(outer) * inner;
@@ -359,11 +362,10 @@ __device__ void derivatives(const ChannelTile<W>& tile, const Derivative& deriva
     });
 }
 
-extern "C" __global__ void batch_norm_backward(int64 outer, int64 channels, int64 inner, int wide, int pieces,
-                                               Bool planes, Bool given, const T* x, const T* gamma,
+extern "C" __global__ void batch_norm_backward(TILE_PARAMETERS, Bool given, const T* x, const T* gamma,
                                                const double* statistics, const T* g, T* dx, T* dgamma, T* dbeta,
                                                double* partial) {
-    const ChannelTile<1> tile(outer, channels, inner, wide, pieces, planes);
+    const ChannelTile<1> tile = TILE;
     const Derivative derivative = {double(outer) * inner, channels, bool(given), gamma, statistics, dgamma, dbeta};
     derivatives(tile, derivative, x, g, dx, partial);
 }
@@ -376,10 +378,9 @@ extern "C" __global__ void __launch_bounds__(256, 3) batch_norm_packs_backward(i
     derivatives(tile, Derivative{0, channels, false, nullptr, statistics, nullptr, nullptr}, x, g, nullptr, partial);
 }
 
-extern "C" __global__ void batch_norm_merge_sums(int64 outer, int64 channels, int64 inner, int wide, int pieces,
-                                                 Bool planes, Bool given, const T* gamma, const double* statistics,
+extern "C" __global__ void batch_norm_merge_sums(TILE_PARAMETERS, Bool given, const T* gamma, const double* statistics,
                                                  T* dgamma, T* dbeta, const double* partial, T* by) {
-    const ChannelTile<1> tile(outer, channels, inner, wide, pieces, planes);
+    const ChannelTile<1> tile = TILE;
     const Derivative derivative = {double(outer) * inner, channels, bool(given), gamma, statistics, dgamma, dbeta};
     for (int64 first = blockIdx.x * (int64)(THREADS / 32); first < channels; first += gridDim.x * (int64)(THREADS / 32)) {
         const int64 c = first + threadIdx.x / 32;

@@ -253,51 +253,39 @@ __device__ void correlate(const Sizes& at, const T* source, const T* w, const T*
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256, RESIDENT) conv2d_wide(Extent x_shape, Extent w_shape,
-                                                                        Extent y_shape, Extent at, const T* x,
-                                                                        const T* w, const T* bias, T* y) {
-    correlate<Wide, false>(Sizes(x_shape, w_shape, y_shape, at), x, w, bias, y);
-}
+#define CONV2D_PARAMETERS \
+    Extent x_shape, Extent w_shape, Extent y_shape, Extent at, const T* x, const T* w, const T* bias, T* y
+#define BACKWARD_DATA_PARAMETERS \
+    Extent x_shape, Extent w_shape, Extent y_shape, Extent at, const T* g, const T* w, T* dx
+#define SIZES Sizes(x_shape, w_shape, y_shape, at)
 
-extern "C" __global__ void __launch_bounds__(128) conv2d_narrow(Extent x_shape, Extent w_shape, Extent y_shape,
-                                                                Extent at, const T* x, const T* w, const T* bias,
-                                                                T* y) {
-    correlate<Narrow, false>(Sizes(x_shape, w_shape, y_shape, at), x, w, bias, y);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT) conv2d_wide(CONV2D_PARAMETERS) {
+    correlate<Wide, false>(SIZES, x, w, bias, y);
 }
-
+extern "C" __global__ void __launch_bounds__(128) conv2d_narrow(CONV2D_PARAMETERS) {
+    correlate<Narrow, false>(SIZES, x, w, bias, y);
+}
 #if SINGLE
-extern "C" __global__ void __launch_bounds__(256, 2) conv2d_wide_tf32(
-    Extent x_shape, Extent w_shape, Extent y_shape, Extent at, const T* x, const T* w, const T* bias, T* y) {
-    correlate<Fast<Wide>, false>(Sizes(x_shape, w_shape, y_shape, at), x, w, bias, y);
+extern "C" __global__ void __launch_bounds__(256, 2) conv2d_wide_tf32(CONV2D_PARAMETERS) {
+    correlate<Fast<Wide>, false>(SIZES, x, w, bias, y);
 }
-
-extern "C" __global__ void __launch_bounds__(128) conv2d_narrow_tf32(
-    Extent x_shape, Extent w_shape, Extent y_shape, Extent at, const T* x, const T* w, const T* bias, T* y) {
-    correlate<Fast<Narrow>, false>(Sizes(x_shape, w_shape, y_shape, at), x, w, bias, y);
+extern "C" __global__ void __launch_bounds__(128) conv2d_narrow_tf32(CONV2D_PARAMETERS) {
+    correlate<Fast<Narrow>, false>(SIZES, x, w, bias, y);
 }
 #endif
 
-extern "C" __global__ void __launch_bounds__(256, RESIDENT) conv2d_backward_data_wide(Extent x_shape, Extent w_shape,
-                                                                            Extent y_shape, Extent at, const T* g,
-                                                                            const T* w, T* dx) {
-    correlate<Wide, true>(Sizes(x_shape, w_shape, y_shape, at), g, w, nullptr, dx);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT) conv2d_backward_data_wide(BACKWARD_DATA_PARAMETERS) {
+    correlate<Wide, true>(SIZES, g, w, nullptr, dx);
 }
-
-extern "C" __global__ void __launch_bounds__(128) conv2d_backward_data_narrow(Extent x_shape, Extent w_shape,
-                                                                              Extent y_shape, Extent at, const T* g,
-                                                                              const T* w, T* dx) {
-    correlate<Narrow, true>(Sizes(x_shape, w_shape, y_shape, at), g, w, nullptr, dx);
+extern "C" __global__ void __launch_bounds__(128) conv2d_backward_data_narrow(BACKWARD_DATA_PARAMETERS) {
+    correlate<Narrow, true>(SIZES, g, w, nullptr, dx);
 }
-
 #if SINGLE
-extern "C" __global__ void __launch_bounds__(256, 2) conv2d_backward_data_wide_tf32(
-    Extent x_shape, Extent w_shape, Extent y_shape, Extent at, const T* g, const T* w, T* dx) {
-    correlate<Fast<Wide>, true>(Sizes(x_shape, w_shape, y_shape, at), g, w, nullptr, dx);
+extern "C" __global__ void __launch_bounds__(256, 2) conv2d_backward_data_wide_tf32(BACKWARD_DATA_PARAMETERS) {
+    correlate<Fast<Wide>, true>(SIZES, g, w, nullptr, dx);
 }
-
-extern "C" __global__ void __launch_bounds__(128) conv2d_backward_data_narrow_tf32(
-    Extent x_shape, Extent w_shape, Extent y_shape, Extent at, const T* g, const T* w, T* dx) {
-    correlate<Fast<Narrow>, true>(Sizes(x_shape, w_shape, y_shape, at), g, w, nullptr, dx);
+extern "C" __global__ void __launch_bounds__(128) conv2d_backward_data_narrow_tf32(BACKWARD_DATA_PARAMETERS) {
+    correlate<Fast<Narrow>, true>(SIZES, g, w, nullptr, dx);
 }
 #endif
 
@@ -385,29 +373,22 @@ __device__ void correlate_weight(const Sizes& at, int64 pieces, Bool with_bias, 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256, RESIDENT) conv2d_backward_weight_wide(Extent x_shape, Extent w_shape,
-                                                                              Extent y_shape, Extent at, int64 pieces,
-                                                                              Bool with_bias, const T* x, const T* g,
-                                                                              T* partial) {
-    correlate_weight<Wide>(Sizes(x_shape, w_shape, y_shape, at), pieces, with_bias, x, g, partial);
-}
+#define BACKWARD_WEIGHT_PARAMETERS                                                                               \
+    Extent x_shape, Extent w_shape, Extent y_shape, Extent at, int64 pieces, Bool with_bias, const T* x, const T* g, \
+    T* partial
 
-extern "C" __global__ void __launch_bounds__(128) conv2d_backward_weight_narrow(Extent x_shape, Extent w_shape,
-                                                                                Extent y_shape, Extent at, int64 pieces,
-                                                                                Bool with_bias, const T* x, const T* g,
-                                                                                T* partial) {
-    correlate_weight<Narrow>(Sizes(x_shape, w_shape, y_shape, at), pieces, with_bias, x, g, partial);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT) conv2d_backward_weight_wide(BACKWARD_WEIGHT_PARAMETERS) {
+    correlate_weight<Wide>(SIZES, pieces, with_bias, x, g, partial);
 }
-
+extern "C" __global__ void __launch_bounds__(128) conv2d_backward_weight_narrow(BACKWARD_WEIGHT_PARAMETERS) {
+    correlate_weight<Narrow>(SIZES, pieces, with_bias, x, g, partial);
+}
 #if SINGLE
-extern "C" __global__ void __launch_bounds__(256, 2) conv2d_backward_weight_wide_tf32(
-    Extent x_shape, Extent w_shape, Extent y_shape, Extent at, int64 pieces, Bool with_bias, const T* x, const T* g, T* partial) {
-    correlate_weight<Fast<Wide>>(Sizes(x_shape, w_shape, y_shape, at), pieces, with_bias, x, g, partial);
+extern "C" __global__ void __launch_bounds__(256, 2) conv2d_backward_weight_wide_tf32(BACKWARD_WEIGHT_PARAMETERS) {
+    correlate_weight<Fast<Wide>>(SIZES, pieces, with_bias, x, g, partial);
 }
-
-extern "C" __global__ void __launch_bounds__(128) conv2d_backward_weight_narrow_tf32(
-    Extent x_shape, Extent w_shape, Extent y_shape, Extent at, int64 pieces, Bool with_bias, const T* x, const T* g, T* partial) {
-    correlate_weight<Fast<Narrow>>(Sizes(x_shape, w_shape, y_shape, at), pieces, with_bias, x, g, partial);
+extern "C" __global__ void __launch_bounds__(128) conv2d_backward_weight_narrow_tf32(BACKWARD_WEIGHT_PARAMETERS) {
+    correlate_weight<Fast<Narrow>>(SIZES, pieces, with_bias, x, g, partial);
 }
 #endif
 

@@ -318,12 +318,16 @@ struct BinaryFunction {
     }
 };
 
+#define LAYOUT_PARAMETERS                                                                                  \
+    int64 n, int64 packed, int axes, int linear, const __grid_constant__ Extent shape, \
+    const __grid_constant__ Extent axis
+#define LAYOUT {n, packed, axes, linear, shape, axis}
+
 // Structs that a kernel indexes by a variable would be copied to the memory of each thread without __grid_constant__.
 // `truth` says that the results are bool.
-extern "C" __global__ void unary(int op, Bool truth, int64 n, int64 packed, int axes, int linear,
-                                 const __grid_constant__ Extent shape, const __grid_constant__ Extent axis, const T* x,
+extern "C" __global__ void unary(int op, Bool truth, LAYOUT_PARAMETERS, const T* x,
                                  const __grid_constant__ Stride x_step, void* y, const __grid_constant__ Stride y_step) {
-    const Layout at = {n, packed, axes, linear, shape, axis};
+    const Layout at = LAYOUT;
     const Array<const T> from(at, 1, x, x_step);
     if (truth && !BOOLEAN)
         map<PACK>(at, Array<Bool>(at, 0, (Bool*)y, y_step), from, Nothing(), Nothing(), UnaryFunction<Bool>{op});
@@ -331,12 +335,11 @@ extern "C" __global__ void unary(int op, Bool truth, int64 n, int64 packed, int 
         map<PACK>(at, Array<T>(at, 0, (T*)y, y_step), from, Nothing(), Nothing(), UnaryFunction<T>{op});
 }
 
-extern "C" __global__ void binary(int op, Bool truth, int64 n, int64 packed, int axes, int linear,
-                                  const __grid_constant__ Extent shape, const __grid_constant__ Extent axis, const T* a,
+extern "C" __global__ void binary(int op, Bool truth, LAYOUT_PARAMETERS, const T* a,
                                   const __grid_constant__ Stride a_step, const T* b,
                                   const __grid_constant__ Stride b_step, void* y,
                                   const __grid_constant__ Stride y_step) {
-    const Layout at = {n, packed, axes, linear, shape, axis};
+    const Layout at = LAYOUT;
     const Array<const T> first(at, 1, a, a_step), second(at, 2, b, b_step);
     if (truth && !BOOLEAN)
         map<PACK>(at, Array<Bool>(at, 0, (Bool*)y, y_step), first, second, Nothing(), BinaryFunction<Bool>{op});
@@ -345,12 +348,11 @@ extern "C" __global__ void binary(int op, Bool truth, int64 n, int64 packed, int
 }
 
 // y = c ? a : b
-extern "C" __global__ void where(int64 n, int64 packed, int axes, int linear, const __grid_constant__ Extent shape,
-                                 const __grid_constant__ Extent axis, const Bool* c,
+extern "C" __global__ void where(LAYOUT_PARAMETERS, const Bool* c,
                                  const __grid_constant__ Stride c_step, const T* a,
                                  const __grid_constant__ Stride a_step, const T* b,
                                  const __grid_constant__ Stride b_step, T* y, const __grid_constant__ Stride y_step) {
-    const Layout at = {n, packed, axes, linear, shape, axis};
+    const Layout at = LAYOUT;
     map<PACK>(at, Array<T>(at, 0, y, y_step), Array<const Bool>(at, 1, c, c_step), Array<const T>(at, 2, a, a_step),
               Array<const T>(at, 3, b, b_step),
               [](bool one, const Bits* c, const Elements* a, const Elements* b, Elements* y) {
@@ -360,10 +362,9 @@ extern "C" __global__ void where(int64 n, int64 packed, int axes, int linear, co
 
 #if FLOATING
 // y = min(max(x, low), high); NaN stays NaN
-extern "C" __global__ void clip(int64 n, int64 packed, int axes, int linear, const __grid_constant__ Extent shape,
-                                const __grid_constant__ Extent axis, double low, double high, const T* x,
+extern "C" __global__ void clip(LAYOUT_PARAMETERS, double low, double high, const T* x,
                                 const __grid_constant__ Stride x_step, T* y, const __grid_constant__ Stride y_step) {
-    const Layout at = {n, packed, axes, linear, shape, axis};
+    const Layout at = LAYOUT;
     const T least = T(low), most = T(high);
     map<PACK>(at, Array<T>(at, 0, y, y_step), Array<const T>(at, 1, x, x_step), Nothing(), Nothing(),
               [&](bool one, const Elements* x, const Bits*, const Bits*, Elements* y) {
@@ -406,10 +407,9 @@ __device__ void copy_as(const Layout& at, const T* x, const Stride& x_step, void
 }
 
 // y = x, converted to the dtype of y
-extern "C" __global__ void copy(int dtype, int64 n, int64 packed, int axes, int linear,
-                                const __grid_constant__ Extent shape, const __grid_constant__ Extent axis, const T* x,
+extern "C" __global__ void copy(int dtype, LAYOUT_PARAMETERS, const T* x,
                                 const __grid_constant__ Stride x_step, void* y, const __grid_constant__ Stride y_step) {
-    const Layout at = {n, packed, axes, linear, shape, axis};
+    const Layout at = LAYOUT;
     switch (dtype) {
         case BOOL: return copy_as<Bool>(at, x, x_step, y, y_step);
         case INT32: return copy_as<int>(at, x, x_step, y, y_step);
@@ -453,10 +453,9 @@ extern "C" __global__ void transpose(int64 rows, int64 columns, int row, int col
 }
 
 // y = the value, `number` for floats and `integer` otherwise
-extern "C" __global__ void fill(int64 n, int64 packed, int axes, int linear, const __grid_constant__ Extent shape,
-                                const __grid_constant__ Extent axis, double number, int64 integer, T* y,
+extern "C" __global__ void fill(LAYOUT_PARAMETERS, double number, int64 integer, T* y,
                                 const __grid_constant__ Stride y_step) {
-    const Layout at = {n, packed, axes, linear, shape, axis};
+    const Layout at = LAYOUT;
     const T value = FLOATING ? T(number) : T(integer);
     map<PACK>(at, Array<T>(at, 0, y, y_step), Nothing(), Nothing(), Nothing(),
               [&](bool one, const Bits*, const Bits*, const Bits*, Elements* y) {

@@ -36,10 +36,19 @@ KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\)\s
 
 
 def parameters(text: str) -> dict[str, list[tuple[str, str]]]:
-    """Parse the declared (type, name) of every parameter of every kernel in the text of a module."""
+    """Parse the declared (type, name) of every parameter of every kernel in the text of a module.
+
+    A list that several kernels share is a macro whose name ends in ``_PARAMETERS``.
+    """
+    lists = dict(re.findall(r"#define (\w+_PARAMETERS) +(.*)", text.replace("\\\n", "")))
+
+    def expand(declared: str) -> str:
+        return re.sub(r"\w+_PARAMETERS", lambda name: expand(lists[name[0]]), declared)
+
     found = {}
     for name, declared in KERNEL.findall(text):
-        words = [re.sub("const |__restrict__ |__grid_constant__ ", "", one).split() for one in declared.split(",")]
+        plain = re.sub("const |__restrict__ |__grid_constant__ ", "", expand(declared))
+        words = [one.split() for one in plain.split(",")]
         found[name] = [(" ".join(parts[:-1]).replace(" *", "*"), parts[-1]) for parts in words]
     return found
 

@@ -84,12 +84,15 @@ __device__ inline Pack<W> parameter(const T* p, int64 e, int64 inner, T missing)
 
 // ---- forward ----------------------------------------------------------------------------------------------------------
 
+#define NORM_PARAMETERS                                                                                                   \
+    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps, \
+    T* y, void* mean, void* rstd
+
 //   mean = sum(x)/width,  rstd = 1/sqrt(sum((x - mean)^2)/width + eps),  y = (x - mean) rstd gamma + beta
 // With any center c, and d = x - c:  mean = c + sum(d)/width,  variance = sum(d^2)/width - (sum(d)/width)^2,  without
 // cancellation if c is near the mean: the first pass finds the mean from deviations from x[0], the second uses it as c.
 template <int W, bool held, bool centered, bool channels>
-__device__ void norm(int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma,
-                     const T* beta, double eps, T* y, void* mean, void* rstd) {
+__device__ void norm(NORM_PARAMETERS) {
     const int lane = threadIdx.x % lanes, teams = blockDim.x / lanes;
     const int64 m = channels ? width / inner : width;
     const double per_element = 1.0 / width;
@@ -158,59 +161,15 @@ __device__ void norm(int64 rows, int64 width, int64 groups, int64 inner, int lan
     else                                      \
         NORM(1, false, __VA_ARGS__);
 
-extern "C" __global__ void __launch_bounds__(256, 3) norm_held(
-    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
-    T* y, void* mean, void* rstd) {
-    NORM(WIDE, true, true, false);
-}
-
-extern "C" __global__ void __launch_bounds__(256, 2) norm_odd(
-    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
-    T* y, void* mean, void* rstd) {
-    NORM(1, true, true, false);
-}
-
-extern "C" __global__ void __launch_bounds__(512, 2) norm_long(
-    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
-    T* y, void* mean, void* rstd) {
-    NORM_LONG(true, false)
-}
-
-extern "C" __global__ void __launch_bounds__(256, 3) rms_held(
-    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
-    T* y, void* mean, void* rstd) {
-    NORM(WIDE, true, false, false);
-}
-
-extern "C" __global__ void __launch_bounds__(256, 2) rms_odd(
-    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
-    T* y, void* mean, void* rstd) {
-    NORM(1, true, false, false);
-}
-
-extern "C" __global__ void __launch_bounds__(512, 2) rms_long(
-    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
-    T* y, void* mean, void* rstd) {
-    NORM_LONG(false, false)
-}
-
-extern "C" __global__ void __launch_bounds__(256, 3) group_held(
-    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
-    T* y, void* mean, void* rstd) {
-    NORM(WIDE, true, true, true);
-}
-
-extern "C" __global__ void __launch_bounds__(256, 2) group_odd(
-    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
-    T* y, void* mean, void* rstd) {
-    NORM(1, true, true, true);
-}
-
-extern "C" __global__ void __launch_bounds__(512, 2) group_long(
-    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
-    T* y, void* mean, void* rstd) {
-    NORM_LONG(true, true)
-}
+extern "C" __global__ void __launch_bounds__(256, 3) norm_held(NORM_PARAMETERS) { NORM(WIDE, true, true, false); }
+extern "C" __global__ void __launch_bounds__(256, 2) norm_odd(NORM_PARAMETERS) { NORM(1, true, true, false); }
+extern "C" __global__ void __launch_bounds__(512, 2) norm_long(NORM_PARAMETERS) { NORM_LONG(true, false) }
+extern "C" __global__ void __launch_bounds__(256, 3) rms_held(NORM_PARAMETERS) { NORM(WIDE, true, false, false); }
+extern "C" __global__ void __launch_bounds__(256, 2) rms_odd(NORM_PARAMETERS) { NORM(1, true, false, false); }
+extern "C" __global__ void __launch_bounds__(512, 2) rms_long(NORM_PARAMETERS) { NORM_LONG(false, false) }
+extern "C" __global__ void __launch_bounds__(256, 3) group_held(NORM_PARAMETERS) { NORM(WIDE, true, true, true); }
+extern "C" __global__ void __launch_bounds__(256, 2) group_odd(NORM_PARAMETERS) { NORM(1, true, true, true); }
+extern "C" __global__ void __launch_bounds__(512, 2) group_long(NORM_PARAMETERS) { NORM_LONG(true, true) }
 
 // ---- backward ---------------------------------------------------------------------------------------------------------
 
@@ -230,10 +189,13 @@ struct Slopes {
     __device__ T operator()(T h, T d) const { return (h - middle) * scale + (d * slope + constant); }
 };
 
+#define BACKWARD_PARAMETERS                                                                                          \
+    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx, \
+    T* partial
+
 // partial[blocks, 2 or 1, width]: the sums of a block's rows for dgamma and, if centered, dbeta; null if not wanted
 template <int W, bool held, bool centered>
-__device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean,
-                              const T* rstd, const T* g, T* dx, T* partial, T (*scratch)[MOST_THREADS + 1]) {
+__device__ void norm_backward(BACKWARD_PARAMETERS, T (*scratch)[MOST_THREADS + 1]) {
     typedef Row<W, HELD_BACKWARD, held> Part;
     const int lane = threadIdx.x % lanes, team = threadIdx.x / lanes, teams = blockDim.x / lanes;
     const bool aligned = is_aligned(x) && is_aligned(g) && is_aligned(dx);
@@ -308,56 +270,23 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
 
 // Blocks have up to 512 threads; the bounds let five blocks of 128 run on a multiprocessor. The scratch has an extra column,
 // so that neighbours in a column are in different banks.
-#define SCRATCH __shared__ T scratch[HELD_BACKWARD][MOST_THREADS + 1];
 #define BACKWARD(...) norm_backward<__VA_ARGS__>(rows, width, lanes, x, gamma, mean, rstd, g, dx, partial, scratch)
+#define BACKWARD_HELD(...)                                       \
+    __shared__ T scratch[HELD_BACKWARD][MOST_THREADS + 1];       \
+    BACKWARD(__VA_ARGS__);
+#define BACKWARD_LONG(centered)                      \
+    T(*const scratch)[MOST_THREADS + 1] = nullptr;   \
+    if (width % WIDE == 0)                           \
+        BACKWARD(WIDE, false, centered);             \
+    else                                             \
+        BACKWARD(1, false, centered);
 
-extern "C" __global__ void __launch_bounds__(640, 1) norm_held_backward(
-    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
-    T* partial) {
-    SCRATCH
-    BACKWARD(WIDE, true, true);
-}
-
-extern "C" __global__ void __launch_bounds__(640, 1) rms_held_backward(
-    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
-    T* partial) {
-    SCRATCH
-    BACKWARD(WIDE, true, false);
-}
-
-extern "C" __global__ void __launch_bounds__(640, 1) norm_odd_backward(
-    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
-    T* partial) {
-    SCRATCH
-    BACKWARD(1, true, true);
-}
-
-extern "C" __global__ void __launch_bounds__(640, 1) rms_odd_backward(
-    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
-    T* partial) {
-    SCRATCH
-    BACKWARD(1, true, false);
-}
-
-extern "C" __global__ void __launch_bounds__(512, 2) norm_long_backward(
-    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
-    T* partial) {
-    T(*const scratch)[MOST_THREADS + 1] = nullptr;
-    if (width % WIDE == 0)
-        BACKWARD(WIDE, false, true);
-    else
-        BACKWARD(1, false, true);
-}
-
-extern "C" __global__ void __launch_bounds__(512, 2) rms_long_backward(
-    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
-    T* partial) {
-    T(*const scratch)[MOST_THREADS + 1] = nullptr;
-    if (width % WIDE == 0)
-        BACKWARD(WIDE, false, false);
-    else
-        BACKWARD(1, false, false);
-}
+extern "C" __global__ void __launch_bounds__(640, 1) norm_held_backward(BACKWARD_PARAMETERS) { BACKWARD_HELD(WIDE, true, true) }
+extern "C" __global__ void __launch_bounds__(640, 1) norm_odd_backward(BACKWARD_PARAMETERS) { BACKWARD_HELD(1, true, true) }
+extern "C" __global__ void __launch_bounds__(512, 2) norm_long_backward(BACKWARD_PARAMETERS) { BACKWARD_LONG(true) }
+extern "C" __global__ void __launch_bounds__(640, 1) rms_held_backward(BACKWARD_PARAMETERS) { BACKWARD_HELD(WIDE, true, false) }
+extern "C" __global__ void __launch_bounds__(640, 1) rms_odd_backward(BACKWARD_PARAMETERS) { BACKWARD_HELD(1, true, false) }
+extern "C" __global__ void __launch_bounds__(512, 2) rms_long_backward(BACKWARD_PARAMETERS) { BACKWARD_LONG(false) }
 
 // The same for rows of m channels with one gamma and one beta each, a block per row. Teams first compute the sums of g and of
 // g d over each channel, which are also the row's part of dbeta and dgamma, partial[rows / groups, 2, groups * m]. When

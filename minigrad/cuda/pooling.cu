@@ -42,11 +42,13 @@ struct Windows {
     }
 };
 
+#define POOL_PARAMETERS                                                                                                 \
+    int64 planes, int64 height, int64 width, int64 rows, int64 columns, int64 kernel_h, int64 kernel_w, int64 stride_h, \
+    int64 stride_w, int64 pad_h, int64 pad_w, int64 dilation_h, int64 dilation_w
+
 // NaN is larger than all numbers. The first of equal elements counts, but the last NaN.
 // y[planes, P, Q] and index[planes, P, Q], the positions in H x W; either may be null
-extern "C" __global__ void max_pool2d(int64 planes, int64 height, int64 width, int64 rows, int64 columns,
-                                      int64 kernel_h, int64 kernel_w, int64 stride_h, int64 stride_w, int64 pad_h,
-                                      int64 pad_w, int64 dilation_h, int64 dilation_w, const T* x, T* y, int64* index) {
+extern "C" __global__ void max_pool2d(POOL_PARAMETERS, const T* x, T* y, int64* index) {
     const Windows v = {height, rows, kernel_h, stride_h, pad_h, dilation_h};
     const Windows h = {width, columns, kernel_w, stride_w, pad_w, dilation_w};
     FOR_EACH(i, planes * rows * columns) {
@@ -71,9 +73,7 @@ extern "C" __global__ void max_pool2d(int64 planes, int64 height, int64 width, i
 
 // dx = the sum of g over the windows whose largest element this is. The positions are not stored but searched for again,
 // up to the first element that wins over this one.
-extern "C" __global__ void max_pool2d_backward(int64 planes, int64 height, int64 width, int64 rows, int64 columns,
-                                               int64 kernel_h, int64 kernel_w, int64 stride_h, int64 stride_w,
-                                               int64 pad_h, int64 pad_w, int64 dilation_h, int64 dilation_w, const T* x,
+extern "C" __global__ void max_pool2d_backward(POOL_PARAMETERS, const T* x,
                                                const T* g, T* dx) {
     const Windows v = {height, rows, kernel_h, stride_h, pad_h, dilation_h};
     const Windows h = {width, columns, kernel_w, stride_w, pad_w, dilation_w};

@@ -1,4 +1,4 @@
-"""Recurrent layers on a GPU: who keeps the weights of the recurrence where; recurrent.cu computes the steps."""
+"""Recurrent layers on a GPU: where the recurrent weights are kept, and how blocks divide the work of recurrent.cu."""
 
 import functools
 from typing import Any, NamedTuple
@@ -10,23 +10,23 @@ from minigrad.cuda.norms import Norms
 from minigrad.engine.ops.recurrent import Cell
 from minigrad.engine.tensor import Tensor
 
-ALONE, CLUSTER, GRID = range(3)  # as in crew.cuh
+ALONE, CLUSTER, GRID = range(3)  # as in block_group.cuh
 SUMS = 5  # as in recurrent.cu
 BLOCK = 256  # the most threads of a block
 SIZES = {"float32": 4, "float64": 8}
 PACK = 16  # bytes that one instruction reads
-PART = 1 << 16  # bytes of W that a block of a cluster has, by an estimate: reading them takes as long as its barriers
+PART = 1 << 16  # bytes of W for each block of a cluster: estimated so that reading them takes as long as its barriers
 CACHED = 1 << 20  # bytes of W up to which reading it from the cache costs less than launching a product at every step
 PORTABLE = 8  # blocks of a cluster on every GPU that has clusters
 MULTIPROCESSORS, MOST_SHARED = 16, 97  # of cudaDeviceAttr: how many, and bytes of shared memory of a block
-RESERVED = 1 << 10  # bytes of static shared memory, of `team_sum`, that a plan leaves free
-SAMPLES = 8, 4, 256  # the most of a crew: with W in shared memory, with W in the cache, and of a grid
-WIDTHS = {8: 5, 4: 2, 1: 1}  # samples that a product takes at a time, and from how many on that pays
+RESERVED = 1 << 10  # bytes of shared memory that a plan leaves free for the static variables of `team_sum`
+SAMPLES = 8, 4, 256  # the most samples of a group with W in shared memory, with W in the cache, and of a grid
+WIDTHS = {8: 5, 4: 2, 1: 1}  # samples that a product takes at a time: the least number of samples for which it pays
 NARROW = 64  # units that a warp takes rather than a block
 
 
-class Crew(NamedTuple):
-    """The blocks that take the same samples through all steps, and whether each has its part of W in shared memory."""
+class BlockGroup(NamedTuple):
+    """Blocks that take the same samples through all steps; `resident`: each has its part of W in shared memory."""
 
     kind: int
     size: int = 1
@@ -41,8 +41,8 @@ class Recurrent(Norms):
         given = [arrays.get(name) for name in ("x", "bias")]
         last = [arrays.get(name) for name in ("h_last", "c_last")]
         rest = *given, cell.eps, cell.eps_c, *last
-        if layer.crew is not None:
-            matrix = weight if layer.crew.resident else self._padded(weight.T)
+        if layer.group is not None:
+            matrix = weight if layer.group.resident else self._padded(weight.T)
             self._steps("recurrent", layer, 0, layer.steps, matrix, *rest)
             return
         h, z = arrays["h"].detach(), arrays["z"].detach()
@@ -56,8 +56,8 @@ class Recurrent(Norms):
         affine = self._sums(arrays, ("dgamma", "dbeta"), layer.columns)
         affine_c = self._sums(arrays, ("dgamma_c", "dbeta_c"), layer.hidden)
         rest = arrays["gy"], dh, arrays.get("dc"), arrays["dx"], dz, affine, affine_c
-        if layer.crew is not None:
-            matrix = weight if layer.crew.resident else self._padded(weight)
+        if layer.group is not None:
+            matrix = weight if layer.group.resident else self._padded(weight)
             self._steps("recurrent_backward", layer, 0, layer.steps, matrix, *rest)
         else:
             for t in reversed(range(layer.steps)):
@@ -93,21 +93,21 @@ class Recurrent(Norms):
     def _steps(self, name: str, layer: "Steps", begin: int, end: int, w: Tensor | None, *rest: Any) -> None:
         if layer.batch == 0:
             return
-        crew = layer.crew or Crew(ALONE, 1, False)
+        group = layer.group or BlockGroup(ALONE, 1, False)
         backward = name == "recurrent_backward"
-        plan = plan_of(self.device, layer.dtype, crew, layer.gates, layer.hidden, backward, w is None, layer.batch)
+        plan = plan_of(self.device, layer.dtype, group, layer.gates, layer.hidden, backward, w is None, layer.batch)
         sums = arrived = None
-        if crew.kind == GRID:
+        if group.kind == GRID:
             device = f"cuda:{self.device}"
             sums, arrived = empty((plan.sums, 2), "float64", device), empty((1,), "int32", device)
             self.fill(arrived, 0)
-        crews = 1 if crew.kind == GRID else min(-(-layer.batch // plan.samples), MOST_BLOCKS // crew.size)
-        blocks = crews * crew.size
+        groups = 1 if group.kind == GRID else min(-(-layer.batch // plan.samples), MOST_BLOCKS // group.size)
+        blocks = groups * group.size
         launch("recurrent.cu", name, layer.dtype, self.device, blocks * plan.block,
-               crew.kind, crew.size, plan.units, plan.samples, plan.lanes, plan.width, plan.wide, plan.chunk,
-               plan.stride, plan.buffer, crew.resident, *plan.places, sums, arrived, w,
+               group.kind, group.size, plan.units, plan.samples, plan.lanes, plan.width, plan.wide, plan.chunk,
+               plan.stride, plan.buffer, group.resident, *plan.places, sums, arrived, w,
                layer.kind, begin, end, *layer.arguments, *rest, block=plan.block, blocks=blocks, shared=plan.bytes,
-               cluster=crew.size if crew.kind == CLUSTER else 0, cooperative=crew.kind == GRID)  # fmt: skip
+               cluster=group.size if group.kind == CLUSTER else 0, cooperative=group.kind == GRID)  # fmt: skip
 
 
 class Steps:
@@ -121,7 +121,7 @@ class Steps:
         self.steps, self.columns = states - 1, w.shape[0]
         self.gates = self.columns // self.hidden
         self.keep = z.shape[0] == self.steps
-        self.crew = crew_of(device, self.dtype, self.gates, self.hidden)
+        self.group = choose_group(device, self.dtype, self.gates, self.hidden)
         sizes = cell.sizes
         ends = tuple(sum(sizes[: i + 1]) for i in range(len(sizes))) + (0,) * (8 - len(sizes))
         names = "gamma", "beta", "gamma_c", "beta_c", "h", "c", "z", "act", "stats", "stats_c", "raw_c"
@@ -140,63 +140,64 @@ def limits(device: int) -> tuple[int, int]:
 
 
 @functools.cache
-def crew_of(device: int, dtype: str, gates: int, hidden: int) -> Crew | None:
-    """Choose the crew for weights; None if cuBLAS has to compute the product of every step.
+def choose_group(device: int, dtype: str, gates: int, hidden: int) -> BlockGroup | None:
+    """Choose the block group for some weights; None if cuBLAS has to compute the product of every step.
 
-    It depends on the weights and on the GPU alone, as the order of summation does: a sample's result is the same in
-    every batch and number of steps.
+    The choice depends on the weights and on the GPU alone, and so does the order of summation: a sample's result is the
+    same in every batch and for any number of steps.
     """
     capability, multiprocessors = int(cupy.cuda.Device(device).compute_capability), limits(device)[0]
     size = gates * hidden * hidden * SIZES[dtype]
     choices = []
     if size > PART and capability >= 90:
-        choices.append(Crew(CLUSTER, min(power_of_two(-(-size // PART)), PORTABLE)))
-    choices.append(Crew(ALONE))
+        choices.append(BlockGroup(CLUSTER, min(power_of_two(-(-size // PART)), PORTABLE)))
+    choices.append(BlockGroup(ALONE))
     if size <= CACHED:
-        choices.append(Crew(ALONE, 1, False))
+        choices.append(BlockGroup(ALONE, 1, False))
     if capability >= 80:
-        choices.append(Crew(GRID, -(-hidden // -(-hidden // multiprocessors))))
-    for crew in choices:
-        if all(count_crews(device, dtype, crew, gates, hidden, backward) for backward in (False, True)):
-            return crew
+        choices.append(BlockGroup(GRID, -(-hidden // -(-hidden // multiprocessors))))
+    for group in choices:
+        if all(count_groups(device, dtype, group, gates, hidden, backward) for backward in (False, True)):
+            return group
     return None
 
 
 @functools.cache
-def count_crews(device: int, dtype: str, crew: Crew, gates: int, hidden: int, backward: bool) -> int:
-    """Return how many crews a GPU runs at the same time, 0 if it cannot run any."""
-    plan, (multiprocessors, shared) = Plan(crew, gates, hidden, dtype, backward, False), limits(device)
+def count_groups(device: int, dtype: str, group: BlockGroup, gates: int, hidden: int, backward: bool) -> int:
+    """Return how many groups a GPU runs at the same time, 0 if it cannot run any."""
+    plan, (multiprocessors, shared) = Plan(group, gates, hidden, dtype, backward, False), limits(device)
     # Many samples at a time make up for what the blocks of a grid read from the cache.
-    most = max(WIDTHS) if crew.kind == GRID else 1
+    most = max(WIDTHS) if group.kind == GRID else 1
     plan.divide(most, 1, shared)
     if not plan.fits or plan.width < most:
         return 0
-    if crew.kind == ALONE:
+    if group.kind == ALONE:
         return multiprocessors
     of = kernel("recurrent.cu", "recurrent_backward" if backward else "recurrent", dtype, device)
-    count = of.count_resident(plan.block, plan.bytes, crew.size if crew.kind == CLUSTER else 0)
-    return count if crew.kind == CLUSTER else min(count, 1)
+    count = of.count_resident(plan.block, plan.bytes, group.size if group.kind == CLUSTER else 0)
+    return count if group.kind == CLUSTER else min(count, 1)
 
 
 @functools.lru_cache(1024)
 def plan_of(
-    device: int, dtype: str, crew: Crew, gates: int, hidden: int, backward: bool, given: bool, batch: int
+    device: int, dtype: str, group: BlockGroup, gates: int, hidden: int, backward: bool, given: bool, batch: int
 ) -> "Plan":
-    """Return how a crew computes one direction of a layer."""
-    plan = Plan(crew, gates, hidden, dtype, backward, given)
-    plan.divide(batch, count_crews(device, dtype, crew, gates, hidden, backward), limits(device)[1])
+    """Return how a group computes one direction of a layer."""
+    plan = Plan(group, gates, hidden, dtype, backward, given)
+    plan.divide(batch, count_groups(device, dtype, group, gates, hidden, backward), limits(device)[1])
     return plan
 
 
 class Plan:
-    """How a crew divides one direction of a layer: units, samples, threads and memory, as in `Crew` of crew.cuh.
+    """How a group divides one direction of a layer: units, samples, threads and memory.
 
-    What the order of summation depends on follows from the weights; `divide` adds what depends on the batch.
+    The fields are those of `BlockGroup` in block_group.cuh. Those that decide the order of summation follow from the
+    weights; `divide` adds the others, which depend on the batch.
     """
 
-    def __init__(self, crew: Crew, gates: int, hidden: int, dtype: str, backward: bool, given: bool) -> None:
-        self.crew, self.given, self.pack = crew, given, PACK // SIZES[dtype]
-        self.units = -(-hidden // crew.size)
+    def __init__(self, group: BlockGroup, gates: int, hidden: int, dtype: str, backward: bool, given: bool) -> None:
+        self.group, self.given, self.pack = group, given, PACK // SIZES[dtype]
+        self.units = -(-hidden // group.size)
         k, n = (gates * hidden, self.units) if backward else (hidden, gates * self.units)
         self.rows, self.packs = -(-k // self.pack), -(-n // self.pack)  # of the block's part of W
         # numbers that a block keeps of each sample, and sums in float64
@@ -205,12 +206,12 @@ class Plan:
         self.wide = power_of_two(self.packs)
         self.block = min(power_of_two(self.wide * self.rows, WARP), BLOCK)
         self.deep = self.block // self.wide  # threads that share the sum of a column
-        self.lanes = WARP if crew.size > 1 or hidden <= NARROW else self.block
+        self.lanes = WARP if group.size > 1 or hidden <= NARROW else self.block
 
-    def divide(self, batch: int, crews: int, shared: int) -> None:
-        """Divide a batch among crews, and shared memory among its uses; set whether there is enough of it."""
-        most = SAMPLES[2 if self.crew.kind == GRID else not self.crew.resident]
-        wanted = 1 if self.given else max(min(-(-batch // max(crews, 1)), most), 1)
+    def divide(self, batch: int, groups: int, shared: int) -> None:
+        """Divide a batch among groups, and shared memory among its uses; set whether there is enough of it."""
+        most = SAMPLES[2 if self.group.kind == GRID else not self.group.resident]
+        wanted = 1 if self.given else max(min(-(-batch // max(groups, 1)), most), 1)
         self.fits = (self.deep > 0 or self.given) and any(
             self._lay_out(samples, width, own, shared)
             for samples in range(wanted, 0, -1)
@@ -222,14 +223,14 @@ class Plan:
     def _lay_out(self, samples: int, width: int, own: bool, shared: int) -> bool:
         """Lay out the shared memory, in packs; return whether there is enough of it."""
         self.samples, self.width, self.chunk = samples, width, self.rows
-        grid = self.crew.kind == GRID
-        self.sums = samples * SUMS * self.crew.size
-        matrix = self.rows * self.pack * self.packs if self.crew.resident else 0
+        grid = self.group.kind == GRID
+        self.sums = samples * SUMS * self.group.size
+        matrix = self.rows * self.pack * self.packs if self.group.resident else 0
         parts = 0 if self.given else self.block // WARP * min(self.wide, WARP) * width
         rows = -(-samples * self.own // self.pack) + -(-samples * self.affine // 2) if own else 0
         fixed = matrix + parts + rows + (0 if grid else self.sums)
         factors = 0 if self.given else -(-samples // width) * width * self.rows
-        self.buffer = factors * self.pack if self.crew.size > 1 and not grid else 0
+        self.buffer = factors * self.pack if self.group.size > 1 and not grid else 0
         factors *= 2 if self.buffer else 1
         if grid:  # as many rows at a time as there is memory for
             left = max(shared // PACK - fixed, 0) // (width * self.deep) * self.deep

@@ -154,28 +154,22 @@ __device__ void merge_pieces(const ReduceTile& tile, const void* partial, void* 
 // ---- kernels ----------------------------------------------------------------------------------------------------------
 
 #if BOOLEAN
-#define OPERATIONS(f, ...)                            \
-    switch (op) {                                     \
-        case MAX: return f<Best<true>>(__VA_ARGS__);  \
-        case MIN: return f<Best<false>>(__VA_ARGS__); \
-        case ANY: return f<Truth<false>>(__VA_ARGS__); \
-        case ALL: return f<Truth<true>>(__VA_ARGS__); \
-        case ARGMAX: return f<Place<true>>(__VA_ARGS__); \
-        case ARGMIN: return f<Place<false>>(__VA_ARGS__); \
-    }
+#define SUMS(f, ...)
 #else
-#define OPERATIONS(f, ...)                            \
-    switch (op) {                                     \
-        case SUM: return f<Sum>(__VA_ARGS__);         \
-        case PROD: return f<Product>(__VA_ARGS__);    \
-        case MAX: return f<Best<true>>(__VA_ARGS__);  \
-        case MIN: return f<Best<false>>(__VA_ARGS__); \
-        case ANY: return f<Truth<false>>(__VA_ARGS__); \
-        case ALL: return f<Truth<true>>(__VA_ARGS__); \
+#define SUMS(f, ...)                         \
+    case SUM: return f<Sum>(__VA_ARGS__);    \
+    case PROD: return f<Product>(__VA_ARGS__);
+#endif
+#define OPERATIONS(f, ...)                               \
+    switch (op) {                                        \
+        SUMS(f, __VA_ARGS__)                             \
+        case MAX: return f<Best<true>>(__VA_ARGS__);     \
+        case MIN: return f<Best<false>>(__VA_ARGS__);    \
+        case ANY: return f<Truth<false>>(__VA_ARGS__);   \
+        case ALL: return f<Truth<true>>(__VA_ARGS__);    \
         case ARGMAX: return f<Place<true>>(__VA_ARGS__); \
         case ARGMIN: return f<Place<false>>(__VA_ARGS__); \
     }
-#endif
 
 // y[outer, inner]; with more than one piece, the states partial[outer, inner, pieces] instead
 extern "C" __global__ void __launch_bounds__(256, 4) reduce_tiles(int op, int64 outer, int64 n, int64 inner, int wide, int deep, int pieces,

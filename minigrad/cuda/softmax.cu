@@ -161,9 +161,15 @@ struct Part {
 #define FORWARD(function, held, ...) \
     width % WIDE == 0 ? function<WIDE, held>(__VA_ARGS__) : function<1, held>(__VA_ARGS__);
 
+#define SOFTMAX_PARAMETERS int64 rows, int64 width, int lanes, Bool logarithm, const T* x, T* y
+#define LOGSUMEXP_PARAMETERS int64 rows, int64 width, int lanes, const T* x, T* y
+#define CROSS_ENTROPY_PARAMETERS                                                                           \
+    int64 rows, int64 width, int lanes, const T* z, const int64* labels, int64 ignore, const T* w, double smoothing, \
+    T* loss, T* lse
+
 // y = exp(x - max x) / sum exp(x - max x), or its logarithm, x - log sum exp x
 template <int W, bool held>
-__device__ void softmax_rows(int64 rows, int64 width, int lanes, Bool logarithm, const T* x, T* y) {
+__device__ void softmax_rows(SOFTMAX_PARAMETERS) {
     const Row row(lanes, width);
     const bool aligned = is_aligned(x) && is_aligned(y);
     row.each(rows, [&](int64 r) {
@@ -180,19 +186,16 @@ __device__ void softmax_rows(int64 rows, int64 width, int lanes, Bool logarithm,
     });
 }
 
-extern "C" __global__ void __launch_bounds__(256, BLOCKS) softmax_held(
-    int64 rows, int64 width, int lanes, Bool logarithm, const T* x, T* y) {
+extern "C" __global__ void __launch_bounds__(256, BLOCKS) softmax_held(SOFTMAX_PARAMETERS) {
     FORWARD(softmax_rows, true, rows, width, lanes, logarithm, x, y)
 }
-
-extern "C" __global__ void __launch_bounds__(512, 1) softmax_long(
-    int64 rows, int64 width, int lanes, Bool logarithm, const T* x, T* y) {
+extern "C" __global__ void __launch_bounds__(512, 1) softmax_long(SOFTMAX_PARAMETERS) {
     FORWARD(softmax_rows, false, rows, width, lanes, logarithm, x, y)
 }
 
 // y[rows] = log sum exp x
 template <int W, bool held>
-__device__ void logsumexp_rows(int64 rows, int64 width, int lanes, const T* x, T* y) {
+__device__ void logsumexp_rows(LOGSUMEXP_PARAMETERS) {
     const Row row(lanes, width);
     const bool aligned = is_aligned(x);
     row.each(rows, [&](int64 r) {
@@ -202,20 +205,16 @@ __device__ void logsumexp_rows(int64 rows, int64 width, int lanes, const T* x, T
     });
 }
 
-extern "C" __global__ void __launch_bounds__(256, BLOCKS) logsumexp_held(
-    int64 rows, int64 width, int lanes, const T* x, T* y) {
+extern "C" __global__ void __launch_bounds__(256, BLOCKS) logsumexp_held(LOGSUMEXP_PARAMETERS) {
     FORWARD(logsumexp_rows, true, rows, width, lanes, x, y)
 }
-
-extern "C" __global__ void __launch_bounds__(512, 1) logsumexp_long(
-    int64 rows, int64 width, int lanes, const T* x, T* y) {
+extern "C" __global__ void __launch_bounds__(512, 1) logsumexp_long(LOGSUMEXP_PARAMETERS) {
     FORWARD(logsumexp_rows, false, rows, width, lanes, x, y)
 }
 
 // loss = (1 - s) w_t (lse - z_t) + s/width sum_c w_c (lse - z_c); each label is a class or `ignore`
 template <int W, bool held>
-__device__ void cross_entropy_rows(int64 rows, int64 width, int lanes, const T* z, const int64* labels, int64 ignore,
-                                   const T* w, double smoothing, T* loss, T* lse) {
+__device__ void cross_entropy_rows(CROSS_ENTROPY_PARAMETERS) {
     const Row row(lanes, width);
     const bool aligned = is_aligned(z);
     row.each(rows, [&](int64 r) {
@@ -241,15 +240,10 @@ __device__ void cross_entropy_rows(int64 rows, int64 width, int lanes, const T* 
     });
 }
 
-extern "C" __global__ void __launch_bounds__(256, BLOCKS) cross_entropy_held(
-    int64 rows, int64 width, int lanes, const T* z, const int64* labels, int64 ignore, const T* w, double smoothing,
-    T* loss, T* lse) {
+extern "C" __global__ void __launch_bounds__(256, BLOCKS) cross_entropy_held(CROSS_ENTROPY_PARAMETERS) {
     FORWARD(cross_entropy_rows, true, rows, width, lanes, z, labels, ignore, w, smoothing, loss, lse)
 }
-
-extern "C" __global__ void __launch_bounds__(512, 1) cross_entropy_long(
-    int64 rows, int64 width, int lanes, const T* z, const int64* labels, int64 ignore, const T* w, double smoothing,
-    T* loss, T* lse) {
+extern "C" __global__ void __launch_bounds__(512, 1) cross_entropy_long(CROSS_ENTROPY_PARAMETERS) {
     FORWARD(cross_entropy_rows, false, rows, width, lanes, z, labels, ignore, w, smoothing, loss, lse)
 }
 

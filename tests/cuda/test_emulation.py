@@ -7,7 +7,7 @@ import sys
 import cupy
 import numpy as np
 import pytest
-from sequences import use_crew
+from sequences import use_block_group
 
 import minigrad as mg
 from minigrad import nn
@@ -411,7 +411,7 @@ def test_memory_outlives_an_interrupted_release():
     mg.zeros(3, device="cuda:0").exp()
 
 
-# ── crews of blocks in a real kernel ──
+# ── block groups in a real kernel ──
 
 
 def layers_are_wrong(rounds=12):
@@ -435,32 +435,32 @@ def layers_are_wrong(rounds=12):
 
 
 BARRIERS = {
-    # before which the blocks of a cluster must not use each other's memory
-    "of the beginning": "        crew.wait();\n        for (int64 t = begin",
-    "of the beginning, backward": "        crew.wait();\n        for (int64 t = end",
-    "of a norm": "                crew.wait();\n            }\n            SAMPLES(s, count, crew) {\n                if (!r.alive",
-    "of c": "            if (r.norm_cell) {\n                crew.wait();",
-    "of h": "            crew.wait();\n            SAMPLES(s, count, crew) keep_rows",
-    "of c, backward": "            if (r.norm_cell) crew.wait();",
-    "of a norm, backward": "                }\n                crew.wait();\n                SAMPLES",
-    "of dz": "            crew.wait();\n            SAMPLES(s, count, crew) keep_gradients",
+    # The first two: the blocks of a cluster must not use each other's memory before them.
+    "of the beginning": "        group.wait();\n        for (int64 t = begin",
+    "of the beginning, backward": "        group.wait();\n        for (int64 t = end",
+    "of a norm": "                group.wait();\n            }\n            SAMPLES(s, count, group) {\n                if (!r.alive",
+    "of c": "            if (r.norm_cell) {\n                group.wait();",
+    "of h": "            group.wait();\n            SAMPLES(s, count, group) keep_rows",
+    "of c, backward": "            if (r.norm_cell) group.wait();",
+    "of a norm, backward": "                }\n                group.wait();\n                SAMPLES",
+    "of dz": "            group.wait();\n            SAMPLES(s, count, group) keep_gradients",
 }
-CASES = [(crew, barrier) for crew in ("cluster", "grid") for barrier in BARRIERS
-         if crew == "cluster" or "beginning" not in barrier]  # fmt: skip
+CASES = [(group, barrier) for group in ("cluster", "grid") for barrier in BARRIERS
+         if group == "cluster" or "beginning" not in barrier]  # fmt: skip
 
 
-@pytest.mark.parametrize("crew, barrier", CASES)
-def test_a_missing_barrier_of_a_crew_shows(crew, barrier, broken, monkeypatch):
-    use_crew(monkeypatch, f"cuda:0 {crew}")
+@pytest.mark.parametrize("group, barrier", CASES)
+def test_a_missing_barrier_of_a_block_group_shows(group, barrier, broken, monkeypatch):
+    use_block_group(monkeypatch, f"cuda:0 {group}")
     assert not layers_are_wrong()
     right = BARRIERS[barrier]
-    broken("recurrent.cu", right, right.replace("crew.wait();", "__syncthreads();"))
+    broken("recurrent.cu", right, right.replace("group.wait();", "__syncthreads();"))
     assert layers_are_wrong()
 
 
-@pytest.mark.parametrize("crew, attribute", [("cluster", "cluster"), ("grid", "cooperative")])
-def test_a_crew_without_its_launch_attribute_is_an_error(crew, attribute, monkeypatch):
-    use_crew(monkeypatch, f"cuda:0 {crew}")
+@pytest.mark.parametrize("group, attribute", [("cluster", "cluster"), ("grid", "cooperative")])
+def test_a_block_group_without_its_launch_attribute_is_an_error(group, attribute, monkeypatch):
+    use_block_group(monkeypatch, f"cuda:0 {group}")
     start = recurrent.launch
     monkeypatch.setattr(recurrent, "launch", lambda *args, **options: start(*args, **{**options, attribute: 0}))
     with pytest.raises(RuntimeError, match=r"recurrent: a barrier for .* in a launch"):

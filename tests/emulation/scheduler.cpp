@@ -1,10 +1,10 @@
-// Runs the threads of a grid as fibers, those of several blocks at a time.
+// Runs the threads of a grid as fibers, several blocks at a time.
 //
-// The blocks start in a random order, and a few of them are resident at the same time: all blocks of a cluster, and all
-// of a cooperative grid, which are a crew. The scheduler runs the threads of one block in a random order, each until it
-// has to wait: at a barrier for its block or its crew, at a shuffle for the lanes in the mask. Then it goes on with the
-// same block or with another one, and exchanges the shared memory. As it knows who waits for whom, it reports a barrier
-// that some threads never reach as soon as no other thread can run.
+// The blocks of a cluster or of a cooperative grid form a group; any other block is a group of its own. Groups start in a
+// random order, and a few of them are resident at the same time. The scheduler runs the threads of one block in a random
+// order, each until it has to wait: at a barrier for its block or its group, at a shuffle for the lanes in the mask. Then
+// it goes on with the same block or with another one, and exchanges the shared memory. As it knows who waits for whom, it
+// reports a barrier that some threads never reach as soon as no other thread can run.
 
 #include "scheduler.hpp"
 
@@ -80,13 +80,13 @@ struct Block {
     bool fresh;                 // it has not run yet
     bool stuck;                 // its threads wait for other blocks
     bool finished;
-    Block* crew;  // the first block of its crew
+    Block* group;  // the first block of its group
 };
 
 // Stacks begin at different places of a page, so that their tops do not compete for the same lines of the cache.
 constexpr size_t STACK = (1 << 16) + 5 * 64;
 constexpr int RESIDENT = 8;          // the most blocks at a time
-constexpr int FIBERS = 512;          // the most of several crews, except that there are always two: the cache is small
+constexpr int FIBERS = 512;          // the most of several groups, except that there are always two: the cache is small
 constexpr int MOST_FIBERS = 2048;    // as many as there are stacks
 constexpr unsigned STAY = 4;         // rounds of a block before another one runs, on average
 constexpr unsigned ACCESSES = 1000;  // to memory before a thread is preempted, on average
@@ -96,7 +96,7 @@ std::vector<Block> blocks;
 Block* inside;   // the block whose shared memory is in place
 Fiber* current;  // the thread that runs; null while the scheduler does
 int threads;     // of a block
-int crew;        // blocks of a crew
+int group;       // blocks of a group
 const Launch* launched;
 void* scheduler;
 Kernel kernel;
@@ -157,18 +157,18 @@ bool release_all(const Block& block) {
     return true;
 }
 
-// Resumes the threads of a crew if all wait at a barrier for it; returns whether that is so. Fails if none of them can
+// Resumes the threads of a group if all wait at a barrier for it; returns whether that is so. Fails if none of them can
 // run.
-bool release_crew(Block* first) {
+bool release_group(Block* first) {
     bool all = true, any = false;
-    for (Block* block = first; block < first + crew; block++) {
+    for (Block* block = first; block < first + group; block++) {
         for (int i = 0; i < threads; i++) {
             all = all && block->fibers[i].state == AT_TEAM;
             any = any || block->fibers[i].state == AT_TEAM;
         }
     }
     if (all) {
-        for (Block* block = first; block < first + crew; block++) {
+        for (Block* block = first; block < first + group; block++) {
             for (int i = 0; i < threads; i++) {
                 if (block->fibers[i].site != first->fibers[0].site)
                     failure = "threads of a cluster or a grid wait at different barriers";
@@ -178,7 +178,7 @@ bool release_crew(Block* first) {
         }
         return true;
     }
-    for (Block* block = first; block < first + crew; block++) any = any && (block->stuck || block->finished);
+    for (Block* block = first; block < first + group; block++) any = any && (block->stuck || block->finished);
     if (any) failure = "threads wait at a barrier of a cluster or a grid that others never reach";
     return false;
 }
@@ -271,7 +271,7 @@ void* in_block(const void* p, unsigned rank, size_t size) {
     if (rank >= launched->cluster) fail("shared memory of block %d of a cluster, which has fewer", int(rank));
     if (offset + size > launched->shared || offset > launched->shared)
         fail("an address outside of the dynamic shared memory of a block of the cluster");
-    Block& other = inside->crew[rank];
+    Block& other = inside->group[rank];
     if (other.finished) fail("shared memory of block %d of a cluster, which has ended", int(rank));
     if (other.fresh) fail("shared memory of block %d of a cluster, which may not have begun", int(rank));
     return other.dynamic.data() + FENCE + offset;
@@ -335,37 +335,37 @@ Outcome run_round(Block& block) {
         block.finished = true;
         if (!fenced(block.dynamic.data() + FENCE, block.dynamic.size() - 2 * FENCE))
             failure = "wrote outside of the dynamic shared memory";
-        release_crew(block.crew);
+        release_group(block.group);
         return FINISHED;
     }
     if (release_all(block) || release_lanes(block) || preempted) return preempted ? PREEMPTED : WAITING;
     for (int i = 0; i < threads; i++) block.stuck |= block.fibers[i].state == AT_TEAM;
     if (!block.stuck) failure = "threads wait at a barrier or a shuffle that the others never reach";
-    if (block.stuck) release_crew(block.crew);
+    if (block.stuck) release_group(block.group);
     return WAITING;
 }
 
 void run_grid(const Launch& launch) {
     const unsigned total = gridDim.x * gridDim.y * gridDim.z;
     threads = int(blockDim.x * blockDim.y * blockDim.z);
-    crew = launch.cooperative ? int(total) : std::max(int(launch.cluster), 1);
-    const int crews = int(total) / crew, fit = MOST_FIBERS / (crew * threads);
-    const int some = std::min({crews, std::max(RESIDENT / crew, 2), std::max(FIBERS / (crew * threads), 2), fit});
-    const size_t resident = size_t(some * crew);
+    group = launch.cooperative ? int(total) : std::max(int(launch.cluster), 1);
+    const int groups = int(total) / group, fit = MOST_FIBERS / (group * threads);
+    const int some = std::min({groups, std::max(RESIDENT / group, 2), std::max(FIBERS / (group * threads), 2), fit});
+    const size_t resident = size_t(some * group);
     if (!some) {
         failure = "more threads of a cluster or a cooperative grid than can run at the same time";
         return;
     }
     if (fibers.size() < resident * size_t(threads)) fibers.resize(resident * size_t(threads));
     if (blocks.size() < resident) blocks.resize(resident);
-    std::vector<unsigned> order(static_cast<size_t>(crews));
+    std::vector<unsigned> order(static_cast<size_t>(groups));
     std::iota(order.begin(), order.end(), 0u);
     unsigned admitted = 0;
     std::vector<Block*> live;
-    const auto admit_crew = [&](Block* first) {
-        std::swap(order[admitted], order[admitted + random(unsigned(crews) - admitted)]);
-        for (int i = 0; i < crew; i++) {
-            admit(first[i], order[admitted] * unsigned(crew) + unsigned(i), launch);
+    const auto admit_group = [&](Block* first) {
+        std::swap(order[admitted], order[admitted + random(unsigned(groups) - admitted)]);
+        for (int i = 0; i < group; i++) {
+            admit(first[i], order[admitted] * unsigned(group) + unsigned(i), launch);
             live.push_back(first + i);
         }
         admitted++;
@@ -373,7 +373,7 @@ void run_grid(const Launch& launch) {
     for (size_t i = 0; i < resident; i++) {
         Block& block = blocks[i];
         block.fibers = fibers.data() + i * size_t(threads);
-        block.crew = &blocks[i / size_t(crew) * size_t(crew)];
+        block.group = &blocks[i / size_t(group) * size_t(group)];
         block.turn.resize(size_t(threads));
         std::iota(block.turn.begin(), block.turn.end(), 0);
         block.shared.resize(size_t(kernel.shared_end - kernel.shared));
@@ -382,7 +382,7 @@ void run_grid(const Launch& launch) {
             block.fibers[k].thread = {t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)};
         }
     }
-    for (int i = 0; i < some; i++) admit_crew(&blocks[size_t(i * crew)]);
+    for (int i = 0; i < some; i++) admit_group(&blocks[size_t(i * group)]);
     inside = nullptr;
     for (size_t k = 0; !live.empty() && !failure;) {
         Block& block = *live[k];
@@ -392,7 +392,7 @@ void run_grid(const Launch& launch) {
             inside = nullptr;
             live.erase(live.begin() + std::ptrdiff_t(k));
             const auto ended = [](const Block& one) { return one.finished; };
-            if (admitted < unsigned(crews) && std::all_of(block.crew, block.crew + crew, ended)) admit_crew(block.crew);
+            if (admitted < unsigned(groups) && std::all_of(block.group, block.group + group, ended)) admit_group(block.group);
         }
         if (!live.empty() && !failure) {
             do k = random(unsigned(live.size()));

@@ -7,8 +7,8 @@ import minigrad as mg
 
 T, N, D, H = 6, 3, 4, 5
 KINDS = ("RNN", "LSTM", "GRU")
-# The arguments of `minigrad.cuda.recurrent.Crew`; None for products by cuBLAS
-CREWS = {
+# The arguments of `minigrad.cuda.recurrent.BlockGroup`; None for products by cuBLAS
+BLOCK_GROUPS = {
     "cuda:0 block": (0,), "cuda:0 cache": (0, 1, False), "cuda:0 products": None,
     "cuda:0 cluster": (1, 2), "cuda:0 large cluster": (1, 8), "cuda:0 grid": (2, 3),
 }  # fmt: skip
@@ -46,22 +46,22 @@ def called_with(module, parameters, *args, **options):
             owner[name] = value
 
 
-def use_crew(monkeypatch, name):
-    """Let a GPU run recurrent layers by one of the crews."""
+def use_block_group(monkeypatch, name):
+    """Let a GPU run recurrent layers by one of the module."""
     import cupy
 
     from minigrad.cuda import recurrent
 
-    crew = CREWS[name] and recurrent.Crew(*CREWS[name])
-    if crew and crew.kind == recurrent.CLUSTER and int(cupy.cuda.Device(0).compute_capability) < 90:
+    group = BLOCK_GROUPS[name] and recurrent.BlockGroup(*BLOCK_GROUPS[name])
+    if group and group.kind == recurrent.CLUSTER and int(cupy.cuda.Device(0).compute_capability) < 90:
         pytest.skip("a GPU without clusters is tested")
 
-    def crew_of(device=0, dtype="float32", gates=1, hidden=1):
-        for backward in (False, True) if crew else ():
-            plan = recurrent.Plan(crew, gates, hidden, dtype, backward, False)
+    def choose_group(device=0, dtype="float32", gates=1, hidden=1):
+        for backward in (False, True) if group else ():
+            plan = recurrent.Plan(group, gates, hidden, dtype, backward, False)
             plan.divide(1, 1, recurrent.limits(device)[1])
             if not plan.fits:
                 pytest.skip("a GPU with too little shared memory is tested")
-        return crew
+        return group
 
-    monkeypatch.setattr(recurrent, "crew_of", crew_of)
+    monkeypatch.setattr(recurrent, "choose_group", choose_group)

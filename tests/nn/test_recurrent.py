@@ -138,7 +138,7 @@ def test_the_first_state_of_a_sample_without_steps_is_its_last_alone(kind, norm,
 @pytest.mark.parametrize("norm", [None, "layer"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_reaches_no_second_derivative_either(kind, norm, device):
-    """A composition, the same for all crews."""
+    """A composition, the same for all block groups."""
     first_states_of_no_influence(kind, norm, (0.0, np.nan), True, device)
 
 

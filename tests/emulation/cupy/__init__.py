@@ -123,12 +123,12 @@ class Function:
         kernels.append(self)
         self.ptr = len(kernels)
 
-    def __call__(self, grid, block, args, *, shared_mem=0, **crew):
+    def __call__(self, grid, block, args, *, shared_mem=0, **attributes):
         """Start the kernel as CuPy does, and with the keywords of `submit`."""
         assert len(args) == self.count, f"{self.name}: {len(args)} arguments instead of {self.count}"
         held = [ctypes.create_string_buffer(passed(one)) for one in args]
         addresses = (ctypes.c_void_p * self.count)(*map(ctypes.addressof, held))
-        self.submit(grid, block, addresses, cuda.get_current_stream().ptr, shared_mem, **crew)
+        self.submit(grid, block, addresses, cuda.get_current_stream().ptr, shared_mem, **attributes)
 
     def submit(self, grid, block, addresses, stream, shared=0, cluster=0, cooperative=False):
         """Execute the kernel on a stream, with copies of the arguments at addresses."""

@@ -1,4 +1,4 @@
-"""Recurrent layers by every crew of blocks: a block, a cluster and a grid; which crew a GPU uses, and its memory."""
+"""Recurrent layers by a block, a cluster and a grid; the block group that a GPU uses, and its memory."""
 
 import itertools
 from types import SimpleNamespace
@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import cupy
 import numpy as np
 import pytest
-from sequences import CREWS, use_crew
+from sequences import BLOCK_GROUPS, use_block_group
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.cuda import recurrent as crews
-from minigrad.cuda.recurrent import ALONE, CLUSTER, GRID, Crew, Plan
+from minigrad.cuda import recurrent as module
+from minigrad.cuda.recurrent import ALONE, CLUSTER, GRID, BlockGroup, Plan
 from minigrad.engine.ops.recurrent import GATES, Cell, composition, recurrent
 
 DEVICE = "cuda:0"
@@ -20,9 +20,9 @@ VARIANTS = [(kind, norm) for kind in ("rnn_tanh", "rnn_relu", "lstm") for norm i
 VARIANTS += [("gru", None), ("gru", "state")]
 
 
-@pytest.fixture(params=CREWS)
-def crew(request, monkeypatch):
-    use_crew(monkeypatch, request.param)
+@pytest.fixture(params=BLOCK_GROUPS)
+def group(request, monkeypatch):
+    use_block_group(monkeypatch, request.param)
 
 
 def random_cell(rng, hidden):
@@ -42,14 +42,14 @@ def random_cell(rng, hidden):
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_any_layer_is_its_composition(seed, crew):
+def test_any_layer_is_its_composition(seed, group):
     """Outputs and all gradients in float64; sizes that neither blocks nor packs divide, one step and one sample."""
     compare(seed)
 
 
 @pytest.mark.skipif(not EMULATED, reason="a real GPU is tested: it has its own order")
 @pytest.mark.parametrize("seed", [3, 7, 9, 14])
-def test_threads_may_take_turns_between_accesses_to_memory(seed, crew, preempted):
+def test_threads_may_take_turns_between_accesses_to_memory(seed, group, preempted):
     compare(seed)
 
 
@@ -73,7 +73,7 @@ def compare(seed):
         draw = np.random.default_rng(seed)
         cotangents = [mg.tensor(draw.standard_normal(y.shape), device=device) for y in outs]
         grads = mg.grad(list(outs), [leaf for leaf in leaves if leaf is not None], cotangents)
-        with mg.no_grad():  # which keeps nothing for a backward pass
+        with mg.no_grad():  # nothing is kept for a backward pass
             again = outs if device == "cpu" else recurrent(cell, *leaves, lengths=ends)
         found.append([one.detach().to("cpu").numpy() for one in (*outs, *grads, *again)])
     for k, (expected, got) in enumerate(zip(*found, strict=True)):
@@ -82,33 +82,33 @@ def compare(seed):
         )
 
 
-@pytest.mark.parametrize("crew", [name for name in CREWS if CREWS[name]], indirect=True)
-def test_a_crew_takes_several_groups_of_samples(crew, monkeypatch):
-    """As it does if there are more groups than blocks may be started."""
-    monkeypatch.setattr(crews, "MOST_BLOCKS", 8)
-    monkeypatch.setattr(crews, "SAMPLES", (3, 2, 5))
-    monkeypatch.setattr(crews, "plan_of", crews.plan_of.__wrapped__)  # which would be kept
+@pytest.mark.parametrize("group", [name for name in BLOCK_GROUPS if BLOCK_GROUPS[name]], indirect=True)
+def test_a_block_group_takes_its_samples_in_several_turns(group, monkeypatch):
+    """As it does if the batch has more samples than the groups that may be started take at once."""
+    monkeypatch.setattr(module, "MOST_BLOCKS", 8)
+    monkeypatch.setattr(module, "SAMPLES", (3, 2, 5))
+    monkeypatch.setattr(module, "plan_of", module.plan_of.__wrapped__)  # without its cache
     compare_lstm("float64", 9, 59, 1e-11)
 
 
 @pytest.mark.parametrize("hidden", [96, 256] if EMULATED else [96, 256, 512, 1024])
-def test_the_crew_that_is_chosen(hidden):
-    """Of the sizes that people train; nothing is set for the test."""
-    capability, chosen = int(cupy.cuda.Device(0).compute_capability), crews.crew_of(0, "float32", 4, hidden)
+def test_the_block_group_that_is_chosen(hidden):
+    """Sizes that people train; nothing is set for the test."""
+    capability, chosen = int(cupy.cuda.Device(0).compute_capability), module.choose_group(0, "float32", 4, hidden)
     if capability == 90:
         assert chosen.kind == (CLUSTER if hidden <= 256 else GRID)
     compare_lstm("float32", hidden, 6, 5e-5)
 
 
-def test_in_float32(crew):
+def test_in_float32(group):
     """A layer of some size, whose sums many threads share."""
     compare_lstm("float32", 80, 6, 2e-5)
 
 
 @pytest.mark.skipif(not EMULATED, reason="a real GPU is tested: it may have other memory")
 def test_a_grid_multiplies_by_some_rows_at_a_time(monkeypatch):
-    use_crew(monkeypatch, "cuda:0 grid")
-    plan = crews.plan_of(0, "float64", crews.crew_of(), 4, 110, True, False, 9)
+    use_block_group(monkeypatch, "cuda:0 grid")
+    plan = module.plan_of(0, "float64", module.choose_group(), 4, 110, True, False, 9)
     assert plan.fits
     assert plan.chunk < plan.rows
     compare_lstm("float64", 110, 9, 1e-11)
@@ -127,9 +127,9 @@ def compare_lstm(dtype, hidden, batch, tolerance):
         np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("crew", [name for name in CREWS if CREWS[name]], indirect=True)
+@pytest.mark.parametrize("group", [name for name in BLOCK_GROUPS if BLOCK_GROUPS[name]], indirect=True)
 @pytest.mark.parametrize("kind, norm, hidden", [("lstm", "state", 17), ("gru", None, 40), ("rnn_tanh", "sum", 70)])
-def test_a_sample_has_the_same_bits_in_any_batch_and_number_of_steps(kind, norm, hidden, crew):
+def test_a_sample_has_the_same_bits_in_any_batch_and_number_of_steps(kind, norm, hidden, group):
     columns, steps, batch, n = GATES[kind.partition("_")[0]] * hidden, 3, 45, 31
     sizes = () if norm is None else (columns - hidden, hidden) if kind == "gru" else (columns,)
     cell = Cell(kind, norm, sizes, norm_cell=kind == "lstm")
@@ -153,8 +153,8 @@ def test_a_sample_has_the_same_bits_in_any_batch_and_number_of_steps(kind, norm,
     np.testing.assert_array_equal(run(slice(None), steps)[0][:1], run(slice(None), 1)[0])
 
 
-def test_captured_steps_are_the_same(crew):
-    """A graph starts clusters and cooperative grids as the step did that it was made of."""
+def test_captured_steps_are_the_same(group):
+    """A graph starts clusters and cooperative grids as the captured step did."""
     rng = np.random.default_rng(4)
     batches = [mg.tensor(rng.standard_normal((5, 9, 3)).astype("float32"), device=DEVICE) for _ in range(4)]
     found = []
@@ -176,7 +176,7 @@ def test_captured_steps_are_the_same(crew):
     assert found[0] == found[1]
 
 
-# ── the choice of a crew, and its plan ────────────────────────────────────────────────────────────
+# ── the choice of a block group, and its plan ─────────────────────────────────────────────────────
 
 # compute capability, multiprocessors, KiB of shared memory that a block may have
 GPUS = {"H200": (90, 132, 227), "A100": (80, 108, 163), "T4": (75, 40, 64)}
@@ -185,22 +185,22 @@ SIZES = (1, 20, 32, 64, 100, 128, 200, 256, 300, 512, 700, 1024, 1500, 2048)
 
 @pytest.fixture
 def on_gpu(monkeypatch):
-    """Return a function that lets `crew_of` choose for a GPU of that name, which can run what fits in its memory."""
+    """Return a function that lets `choose_group` choose for a GPU of some name, which runs all that fits its memory."""
 
     def be(name):
         capability, multiprocessors, shared = GPUS[name]
-        attributes = {crews.MULTIPROCESSORS: multiprocessors, crews.MOST_SHARED: shared << 10}
+        attributes = {module.MULTIPROCESSORS: multiprocessors, module.MOST_SHARED: shared << 10}
         monkeypatch.setattr(cupy.cuda, "Device", lambda _: SimpleNamespace(compute_capability=str(capability)))
         monkeypatch.setattr(cupy.cuda.runtime, "deviceGetAttribute", lambda attribute, _: attributes[attribute])
         count = SimpleNamespace(
             count_resident=lambda block, shared, cluster: multiprocessors // cluster if cluster else 1
         )
-        monkeypatch.setattr(crews, "kernel", lambda *_: count)
+        monkeypatch.setattr(module, "kernel", lambda *_: count)
         forget()
         return shared << 10
 
     def forget():
-        for one in (crews.limits, crews.crew_of, crews.count_crews, crews.plan_of):
+        for one in (module.limits, module.choose_group, module.count_groups, module.plan_of):
             one.cache_clear()
 
     yield be
@@ -214,10 +214,10 @@ def on_gpu(monkeypatch):
     ("A100", 3, {64: (ALONE,), 256: (ALONE, 1, False), 512: (GRID, 103), 800: (GRID, 100), 1024: None}),
     ("T4", 4, {32: (ALONE,), 128: (ALONE, 1, False), 512: None}),
 ])  # fmt: skip
-def test_the_crew_of_some_weights(name, gates, expected, on_gpu):
+def test_the_choose_group_some_weights(name, gates, expected, on_gpu):
     on_gpu(name)
     for hidden, wanted in expected.items():
-        assert crews.crew_of(0, "float32", gates, hidden) == (wanted and Crew(*wanted)), hidden
+        assert module.choose_group(0, "float32", gates, hidden) == (wanted and BlockGroup(*wanted)), hidden
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -225,30 +225,30 @@ def test_the_crew_of_some_weights(name, gates, expected, on_gpu):
 def test_plans_fit_and_the_order_of_summation_does_not_depend_on_the_batch(name, dtype, on_gpu):
     shared = on_gpu(name)
     for gates, hidden, backward in itertools.product((1, 3, 4), SIZES, (False, True)):
-        crew = crews.crew_of(0, dtype, gates, hidden)
-        if crew is None:
+        group = module.choose_group(0, dtype, gates, hidden)
+        if group is None:
             continue
-        units = -(-hidden // crew.size)
-        assert units * crew.size >= hidden > units * (crew.size - 1) or crew.kind == CLUSTER
+        units = -(-hidden // group.size)
+        assert units * group.size >= hidden > units * (group.size - 1) or group.kind == CLUSTER
         order = set()
         for batch in (1, 3, 32, 128, 1000, 10_000):
-            plan = crews.plan_of(0, dtype, crew, gates, hidden, backward, False, batch)
+            plan = module.plan_of(0, dtype, group, gates, hidden, backward, False, batch)
             assert plan.fits
-            assert plan.bytes + crews.RESERVED <= shared
+            assert plan.bytes + module.RESERVED <= shared
             assert plan.chunk == plan.rows or plan.chunk % plan.deep == 0
             order.add((plan.block, plan.wide, plan.deep, plan.lanes, plan.units))
         assert len(order) == 1
 
 
 def test_without_cooperative_launches_there_is_no_grid(on_gpu, monkeypatch):
-    """Or if the driver cannot start any."""
+    """Nor is there one if the driver cannot start it."""
     on_gpu("H200")
-    monkeypatch.setattr(crews, "kernel", lambda *_: SimpleNamespace(count_resident=lambda *_: 0))
-    assert crews.crew_of(0, "float32", 4, 256) == Crew(ALONE, 1, False)
-    assert crews.crew_of(0, "float32", 4, 1024) is None
+    monkeypatch.setattr(module, "kernel", lambda *_: SimpleNamespace(count_resident=lambda *_: 0))
+    assert module.choose_group(0, "float32", 4, 256) == BlockGroup(ALONE, 1, False)
+    assert module.choose_group(0, "float32", 4, 1024) is None
 
 
 def test_a_plan_that_does_not_fit():
-    plan = Plan(Crew(CLUSTER, 8), 4, 400, "float32", False, False)
+    plan = Plan(BlockGroup(CLUSTER, 8), 4, 400, "float32", False, False)
     plan.divide(1, 16, 227 << 10)
     assert not plan.fits

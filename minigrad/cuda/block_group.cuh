@@ -1,10 +1,10 @@
-// Crews: the blocks that take the same samples of a recurrent layer through its steps, and what they compute together.
+// Block groups: the blocks that take the same samples of a recurrent layer through its steps, and what they compute together.
 //
-// A crew takes its samples through all steps, or through a single step whose product was computed before. It is one
+// A group takes its samples through all steps, or through a single step whose product was computed before. It is one
 // block; or a cluster, whose blocks write to each other's shared memory; or a cooperative grid, whose blocks exchange
 // everything through the GPU's memory. Each block has some of the units, with the columns of all their gates. It keeps
 // its part of W in shared memory, or a block that is alone reads W from the cache. Three times in a step the blocks of a
-// crew may have to wait for each other: for the sums of a norm, for those of the norm of c, and for h.
+// group may have to wait for each other: for the sums of a norm, for those of the norm of c, and for h.
 
 enum { ALONE, CLUSTER, GRID };
 
@@ -13,9 +13,9 @@ struct alignas(16) Pair {
     double first, second;
 };
 
-// The blocks of a crew, as minigrad/cuda/recurrent.py divides the units among them, and the memory of one of them. A row
+// The blocks of a group, as minigrad/cuda/recurrent.py divides the units among them, and the memory of one of them. A row
 // of a block has the columns of its units, gate by gate.
-struct Crew {
+struct BlockGroup {
     int kind, size;     // what its blocks are to each other, and how many they are
     int units;          // of each block; the last ones may have fewer, or none
     int samples;        // that it takes through the steps at a time
@@ -32,17 +32,17 @@ struct Crew {
     int* arrived;       // blocks of a grid at its barriers
     int turn, rank;     // barriers of a grid so far, and the number of this block
     int begin, count;   // the first of its units, and how many they are
-    int lane, group, groups;  // of this thread among those of its sample, and of its sample among those at a time
+    int lane, slot, slots;  // of this thread among those of its sample, and of its sample among those at a time
     int column, row, rows;    // the first packs of this thread in a product, and the distance to its next row
 
     __device__ void place(int hidden) {
         turn = 0, rank = blockIdx.x % size;
         begin = min(rank * units, hidden), count = min(begin + units, hidden) - begin;
-        lane = threadIdx.x % lanes, group = threadIdx.x / lanes, groups = blockDim.x / lanes;
+        lane = threadIdx.x % lanes, slot = threadIdx.x / lanes, slots = blockDim.x / lanes;
         column = threadIdx.x % wide, row = threadIdx.x / wide, rows = blockDim.x / wide;
     }
 
-    // Waits for the crew, and then sees what all its threads have written
+    // Waits for the group, and then sees what all its threads have written
     __device__ void wait() {
         if (kind == GRID) {
             wait_for_grid(arrived, ++turn);
@@ -98,28 +98,28 @@ struct Crew {
 struct Range {
     int first, last;
 
-    __device__ Range(const Layer& r, const Crew& crew, int block, int gate, int begin, int end) {
-        const int unit = min(block * crew.units, r.hidden), next = min(unit + crew.units, r.hidden);
+    __device__ Range(const Layer& r, const BlockGroup& group, int block, int gate, int begin, int end) {
+        const int unit = min(block * group.units, r.hidden), next = min(unit + group.units, r.hidden);
         first = max(begin, gate * r.hidden + unit);
         last = max(first, min(end, gate * r.hidden + next));
     }
 };
 
 // How many columns of [begin, end) a block has
-__device__ inline int share(const Layer& r, const Crew& crew, int block, int gates, int begin, int end) {
+__device__ inline int share(const Layer& r, const BlockGroup& group, int block, int gates, int begin, int end) {
     int total = 0;
     for (int g = 0; g < gates; g++) {
-        const Range range(r, crew, block, g, begin, end);
+        const Range range(r, group, block, g, begin, end);
         total += range.last - range.first;
     }
     return total;
 }
 
 // for (int u : this thread's units of the block); j = begin + u is the number of the unit
-#define UNITS(u, crew) for (int u = (crew).lane; u < (crew).count; u += (crew).lanes)
+#define UNITS(u, group) for (int u = (group).lane; u < (group).count; u += (group).lanes)
 
 // for (int s : the samples of this thread, of n in all)
-#define SAMPLES(s, n, crew) for (int s = (crew).group; s < (n); s += (crew).groups)
+#define SAMPLES(s, n, group) for (int s = (group).slot; s < (n); s += (group).slots)
 
 // Rows of a block's columns or units, in shared memory or as parts of the rows of an array
 template <class V>
@@ -145,7 +145,7 @@ __device__ void load_matrix(T* matrix, int k, int n, Element element) {
 
 // Loads packs [begin, end) of the rows of S samples, each of k numbers, and 0 beyond them
 template <int S, class Row>
-__device__ void load_factors(const Crew& crew, int k, int begin, int end, Row row) {
+__device__ void load_factors(const BlockGroup& group, int k, int begin, int end, Row row) {
     __syncthreads();
     for (int i = begin + threadIdx.x; i < end; i += blockDim.x) {
         Pack<WIDE> x[S] = {};
@@ -160,7 +160,7 @@ __device__ void load_factors(const Crew& crew, int k, int begin, int end, Row ro
             }
         }
 #pragma unroll
-        for (int s = 0; s < S; s++) *(Pack<WIDE>*)(crew.factors + s * crew.stride + (i - begin) * WIDE) = x[s];
+        for (int s = 0; s < S; s++) *(Pack<WIDE>*)(group.factors + s * group.stride + (i - begin) * WIDE) = x[s];
     }
     __syncthreads();
 }
@@ -192,23 +192,23 @@ __device__ inline void fold(T (&v)[count], int distance, int place, Store store)
 // threads, each of which requests AHEAD packs of rows before it uses the first, as a cache takes hundreds of cycles to
 // answer. The order of summation depends on k, n and the size of the block alone.
 template <int S, int AHEAD, class Load, class Store>
-__device__ void multiply(const Crew& crew, int k, int n, const T* matrix, const T* factors, Load load, Store store) {
+__device__ void multiply(const BlockGroup& group, int k, int n, const T* matrix, const T* factors, Load load, Store store) {
     const int packs = (n + WIDE - 1) / WIDE, rows = (k + WIDE - 1) / WIDE;
     T sum[S * WIDE] = {};
-    for (int begin = 0; begin < rows; begin += crew.chunk) {
-        const int end = min(rows, begin + crew.chunk);
+    for (int begin = 0; begin < rows; begin += group.chunk) {
+        const int end = min(rows, begin + group.chunk);
         load(begin, end);
-        if (crew.column >= packs) continue;
-        const Pack<WIDE>* column = (const Pack<WIDE>*)matrix + crew.column;
+        if (group.column >= packs) continue;
+        const Pack<WIDE>* column = (const Pack<WIDE>*)matrix + group.column;
         const Pack<WIDE>* row = (const Pack<WIDE>*)factors;
 #pragma unroll(AHEAD)
-        for (int i = begin + crew.row; i < end; i += crew.rows) {
+        for (int i = begin + group.row; i < end; i += group.rows) {
             Pack<WIDE> w[WIDE];
 #pragma unroll
             for (int e = 0; e < WIDE; e++) w[e] = column[(i * WIDE + e) * packs];
 #pragma unroll
             for (int s = 0; s < S; s++) {
-                const Pack<WIDE> f = row[s * (crew.stride / WIDE) + i - begin];
+                const Pack<WIDE> f = row[s * (group.stride / WIDE) + i - begin];
 #pragma unroll
                 for (int e = 0; e < WIDE; e++) {
 #pragma unroll
@@ -217,54 +217,54 @@ __device__ void multiply(const Crew& crew, int k, int n, const T* matrix, const 
             }
         }
     }
-    const int across = min(crew.wide, 32), warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    T* parts = crew.parts;  // [warps, S WIDE, across]
+    const int across = min(group.wide, 32), warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    T* parts = group.parts;  // [warps, S WIDE, across]
     fold(sum, across, 0, [&](int place, T v) {
         parts[(warp * S * WIDE + place) * across + threadIdx.x % across] = v;
     });
     __syncthreads();
-    const int columns = crew.wide * WIDE, bits = __ffs(columns) - 1;
+    const int columns = group.wide * WIDE, bits = __ffs(columns) - 1;
     for (int q = threadIdx.x; q < S * columns; q += blockDim.x) {
         const int s = q >> bits, c = q & (columns - 1), pack = c / WIDE;
         if (c >= n) continue;
         T total = 0;
-        for (int w = pack / 32; w < warps; w += max(crew.wide / 32, 1))
+        for (int w = pack / 32; w < warps; w += max(group.wide / 32, 1))
             total += parts[(w * S * WIDE + s * WIDE + c % WIDE) * across + pack % 32];
         store(s, c, total);
     }
     __syncthreads();
 }
 
-// The same for all samples of a crew: row(s) are factors of a grid, whose blocks load them themselves.
+// The same for all samples of a group: row(s) are factors of a grid, whose blocks load them themselves.
 template <int S, class Row, class Store>
-__device__ void multiply_all(const Crew& crew, int k, int n, const T* factors, int count, Row row, Store store) {
+__device__ void multiply_all(const BlockGroup& group, int k, int n, const T* factors, int count, Row row, Store store) {
     for (int first = 0; first < count; first += S) {
         const auto stored = [&](int s, int c, T total) {
             if (first + s < count) store(first + s, c, total);
         };
-        if (crew.kind == GRID) {
+        if (group.kind == GRID) {
             const auto load = [&](int begin, int end) {
-                load_factors<S>(crew, k, begin, end, [&](int s) { return first + s < count ? row(first + s) : (T*)0; });
+                load_factors<S>(group, k, begin, end, [&](int s) { return first + s < count ? row(first + s) : (T*)0; });
             };
-            multiply<S, 1>(crew, k, n, (const T*)dynamic_shared(), crew.factors, load, stored);
-        } else if (crew.resident) {
-            multiply<S, S == 1 ? 2 : 1>(crew, k, n, (const T*)dynamic_shared(), factors + first * crew.stride, [](int, int) {}, stored);
+            multiply<S, 1>(group, k, n, (const T*)dynamic_shared(), group.factors, load, stored);
+        } else if (group.resident) {
+            multiply<S, S == 1 ? 2 : 1>(group, k, n, (const T*)dynamic_shared(), factors + first * group.stride, [](int, int) {}, stored);
         } else {
-            multiply<S, S == 1 ? 4 : 1>(crew, k, n, crew.w, factors + first * crew.stride, [](int, int) {}, stored);
+            multiply<S, S == 1 ? 4 : 1>(group, k, n, group.w, factors + first * group.stride, [](int, int) {}, stored);
         }
     }
 }
 
 template <class Row, class Store>
-__device__ void multiply_all(const Crew& crew, int k, int n, const T* factors, int count, Row row, Store store) {
-    switch (crew.width) {
-        case 1: return multiply_all<1>(crew, k, n, factors, count, row, store);
-        case 4: return multiply_all<4>(crew, k, n, factors, count, row, store);
-        case 8: return multiply_all<8>(crew, k, n, factors, count, row, store);
+__device__ void multiply_all(const BlockGroup& group, int k, int n, const T* factors, int count, Row row, Store store) {
+    switch (group.width) {
+        case 1: return multiply_all<1>(group, k, n, factors, count, row, store);
+        case 4: return multiply_all<4>(group, k, n, factors, count, row, store);
+        case 8: return multiply_all<8>(group, k, n, factors, count, row, store);
     }
 }
 
-// ---- one row, normalized by a crew ------------------------------------------------------------------------------------
+// ---- one row, normalized by a group ------------------------------------------------------------------------------------
 
 // The mean of a block's columns x(g, j) in [begin, end), and the sum of their squared distances from it; 0 and the sum
 // of squares if the norm is not centered. With any center c near the mean, and d = x - c:
@@ -272,14 +272,14 @@ __device__ void multiply_all(const Crew& crew, int k, int n, const T* factors, i
 // c is the mean of a few elements. If it is so far off that the difference would cancel, a second pass uses the mean
 // from the first one as its center.
 template <class X>
-__device__ Pair moments(const Layer& r, const Crew& crew, int gates, int begin, int end, X x) {
-    const int n = share(r, crew, crew.rank, gates, begin, end);
+__device__ Pair moments(const Layer& r, const BlockGroup& group, int gates, int begin, int end, X x) {
+    const int n = share(r, group, group.rank, gates, begin, end);
     if (n == 0) return {0, 0};
     T center = 0;
     if (r.centered) {
         int points = 0;
         for (int g = 0; g < gates; g++) {
-            const Range range(r, crew, crew.rank, g, begin, end);
+            const Range range(r, group, group.rank, g, begin, end);
             const int length = range.last - range.first;
             for (int k = 0; k < 4 && length > 0; k++, points++) center += x(g, range.first + length * k / 4);
         }
@@ -288,14 +288,14 @@ __device__ Pair moments(const Layer& r, const Crew& crew, int gates, int begin, 
     for (bool first = true;; first = false) {
         double total[2] = {};
         for (int g = 0; g < gates; g++) {
-            const Range range(r, crew, crew.rank, g, begin, end);
-            add_up<2, int>(range.first + crew.lane, range.last, crew.lanes, total, [&](int j, T* part) {
+            const Range range(r, group, group.rank, g, begin, end);
+            add_up<2, int>(range.first + group.lane, range.last, group.lanes, total, [&](int j, T* part) {
                 const T d = x(g, j) - center;
                 part[0] += d;
                 part[1] += d * d;
             });
         }
-        team_sum<2>(crew.lanes, total);
+        team_sum<2>(group.lanes, total);
         if (!r.centered) return {0, total[1]};
         const double shift = total[0] / n, squares = total[1] - shift * total[0];
         if (!first || shift * shift * n <= 4 * squares) return {center + shift, squares < 0 ? 0 : squares};
@@ -305,13 +305,13 @@ __device__ Pair moments(const Layer& r, const Crew& crew, int gates, int begin, 
 
 // The statistics of columns [begin, end) from the moments of all blocks: with any center c, and d = mean - c of a block
 // of n columns, the sum of squared distances from c is the sum of squares + n d^2. c is the mean of a block that has some.
-__device__ inline Kept merge(const Layer& r, const Crew& crew, int s, int k, int gates, int begin, int end, int owner,
+__device__ inline Kept merge(const Layer& r, const BlockGroup& group, int s, int k, int gates, int begin, int end, int owner,
                              double eps) {
     const int width = end - begin;
-    const double center = crew.sums[(s * SUMS + k) * crew.size + owner].first;
+    const double center = group.sums[(s * SUMS + k) * group.size + owner].first;
     double total[2] = {};
-    crew.add_blocks(s, k, total, [&](int block, const Pair& part, double* sum) {
-        const int n = share(r, crew, block, gates, begin, end);
+    group.add_blocks(s, k, total, [&](int block, const Pair& part, double* sum) {
+        const int n = share(r, group, block, gates, begin, end);
         if (n == 0) return;
         const double d = part.first - center;
         sum[0] += n * d;
@@ -330,9 +330,9 @@ struct Through {
 };
 
 // From the blocks' sums of h and h xhat
-__device__ inline Through means(const Layer& r, const Crew& crew, int s, int k, int width) {
+__device__ inline Through means(const Layer& r, const BlockGroup& group, int s, int k, int width) {
     double total[2] = {};
-    crew.add_blocks(s, k, total, [](int, const Pair& part, double* sum) {
+    group.add_blocks(s, k, total, [](int, const Pair& part, double* sum) {
         sum[0] += part.first;
         sum[1] += part.second;
     });
