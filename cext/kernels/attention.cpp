@@ -19,14 +19,6 @@ namespace {
 
 constexpr int64_t KEYS = Attention::KEYS;
 
-constexpr int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-constexpr int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-
-template <class T>
-MG_INLINE void clear(int64_t n, T* x) {
-    __builtin_memset(x, 0, sizeof(T) * static_cast<unsigned long>(n));
-}
-
 template <class T>
 void pack_panels(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, T* panels) {
     for (int64_t j = 0; j < n; j += PANEL<T>, panels += k * PANEL<T>)
@@ -48,7 +40,7 @@ struct Head : Attention {
 
     // How many of the keys [first, first + count) the query i sees
     int64_t seen(int64_t i, int64_t first, int64_t count) const {
-        return causal ? most(0, least(count, i + 1 - first)) : count;
+        return causal ? maximum(0, minimum(count, i + 1 - first)) : count;
     }
 
     // Whether any query may not see all keys
@@ -106,8 +98,8 @@ bool is_finite(int64_t n, const T* x) {
 // to[rows, n] += the sums of left(r, c) right[c, n] over the c < count of which seen(r, c), as multiply_panels adds
 template <class T, class L, class S>
 void multiply_seen(int64_t rows, int64_t count, int64_t n, L left, const T* right, T* to, S seen) {
-    for (int64_t at = 0; at < rows * n; at += least(PANEL<T>, n - at % n)) {
-        const int64_t r = at / n, first = at % n, columns = least(PANEL<T>, n - first);
+    for (int64_t at = 0; at < rows * n; at += minimum(PANEL<T>, n - at % n)) {
+        const int64_t r = at / n, first = at % n, columns = minimum(PANEL<T>, n - first);
         T sum[PANEL<T>] = {};
         for (int64_t c = 0; c < count; c++) {
             if (!seen(r, c)) continue;
@@ -133,7 +125,7 @@ constexpr int64_t QUERIES = Attention::QUERIES;
 
 template <class T>
 void forward_block(const Head<T>& a, int64_t row, T* scratch, T* y, T* statistics, bool seen_only = false) {
-    const int64_t rows = least(QUERIES, a.queries - row), end = a.seen(row + rows - 1, 0, a.keys);
+    const int64_t rows = minimum(QUERIES, a.queries - row), end = a.seen(row + rows - 1, 0, a.keys);
     T* const right = scratch;  // the panels of kᵀ, then of v
     T* const s = scratch + Attention::panels(a.width, a.value_width);
     T top[QUERIES];
@@ -141,7 +133,7 @@ void forward_block(const Head<T>& a, int64_t row, T* scratch, T* y, T* statistic
     for (T& t : top) t = -T(__builtin_inf());
     if (end == 0 || seen_only) clear(rows * a.value_width, y);
     for (int64_t first = 0; first < end; first += KEYS) {
-        const int64_t count = least(KEYS, end - first);
+        const int64_t count = minimum(KEYS, end - first);
         pack_panels<T>(a.width, count, a.k + first * a.width, 1, a.width, right);
         multiply_panels<T>(rows, a.width, count, a.q + row * a.width, a.width, right, nullptr, false, s, KEYS);
         for (int64_t r = 0; r < rows; r++) {
@@ -235,7 +227,7 @@ struct Workspace {
 template <class T>
 void backward_block(const Head<T>& a, const Workspace<T>& w, int64_t row, int64_t first, int64_t keys, const T* g,
                     const T* statistics, const T* delta, T* dq, T* dk, T* dv, bool seen_only) {
-    const int64_t rows = least(ROWS, a.queries - row), count = a.seen(row + rows - 1, first, keys);
+    const int64_t rows = minimum(ROWS, a.queries - row), count = a.seen(row + rows - 1, first, keys);
     const T* const q = a.q + row * a.width;
     multiply_panels<T>(rows, a.width, count, q, a.width, w.kt, nullptr, false, w.p, KEYS);
     if (dq || dk) multiply_panels<T>(rows, a.value_width, count, g, a.value_width, w.vt, nullptr, false, w.dp, KEYS);
@@ -304,7 +296,7 @@ void attention_backward(const Attention& a) {
     const int64_t length = attention_part(a);
     each_item(heads / a.group * a.parts, a.slots, [&](int64_t slot, int64_t item) {
         const int64_t source = item / a.parts, part = item % a.parts, size_of_dq = a.group * a.queries * a.width;
-        const int64_t begin = least(a.keys, part * length), end = least(a.keys, begin + length);
+        const int64_t begin = minimum(a.keys, part * length), end = minimum(a.keys, begin + length);
         const int64_t at_key = source * a.keys + begin;
         const Workspace<T> w(a, static_cast<T*>(a.scratch) + slot * attention_scratch(a, true));
         T* const sums = !dq ? nullptr : (a.parts == 1 ? dq : partial + part * size) + source * size_of_dq;
@@ -316,7 +308,7 @@ void attention_backward(const Attention& a) {
             if (dk) clear((end - begin) * a.width, dk);
             if (dv) clear((end - begin) * a.value_width, dv);
             for (int64_t first = begin; first < end; first += KEYS) {
-                const int64_t count = least(KEYS, a.keys - first);
+                const int64_t count = minimum(KEYS, a.keys - first);
                 pack_panels<T>(a.width, count, any.k + first * a.width, 1, a.width, w.kt);
                 if (dq) pack_panels<T>(count, a.width, any.k + first * a.width, a.width, 1, w.k);
                 if (delta) pack_panels<T>(a.value_width, count, any.v + first * a.value_width, 1, a.value_width, w.vt);
@@ -353,10 +345,8 @@ void attention_backward(const Attention& a) {
 }  // namespace
 
 void fill_attention(Kernels& k) {
-    k.attention[0] = attention<float>;
-    k.attention[1] = attention<double>;
-    k.attention_backward[0] = attention_backward<float>;
-    k.attention_backward[1] = attention_backward<double>;
+    MG_FLOATS(attention);
+    MG_FLOATS(attention_backward);
 }
 
 }  // namespace mg::MG_ISA

@@ -11,8 +11,6 @@ namespace {
 constexpr int64_t TILE = 1024;   // columns at a time
 constexpr int64_t MERGED = 128;  // the same when blocks are merged: fewer, so that there are tiles for all threads
 
-constexpr int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
-
 // A range of the channels
 struct Channels {
     int64_t begin, end;
@@ -394,12 +392,10 @@ void standardize(const Columns& at, const Coefficients<T>& by, int64_t c, double
 }
 
 template <class T>
-void batch_norm(int64_t outer, int64_t channels, int64_t inner, const void* x_, const void* gamma, const void* beta,
-                double eps, void* y_, void* mean_, void* var_, double* statistics, double* scratch) {
+void batch_norm(int64_t outer, int64_t channels, int64_t inner, const T* x, const T* gamma, const T* beta, double eps,
+                T* y, T* mean, T* var, double* statistics, double* scratch) {
     if (outer * channels * inner == 0) return;
     const Columns at(outer, channels, inner);
-    const T* x = static_cast<const T*>(x_);
-    T *y = static_cast<T*>(y_), *mean = static_cast<T*>(mean_), *var = static_cast<T*>(var_);
     double *means = scratch, *m2 = scratch + at.blocks * at.columns;
     const Coefficients<T> by(at, scratch);
     by_channels<T>(at, [&](Channels part) {
@@ -407,33 +403,27 @@ void batch_norm(int64_t outer, int64_t channels, int64_t inner, const void* x_, 
         merge_moments(at, part, means, m2, [=, &at](int64_t c, double center, double variance) {
             mean[c] = T(center);
             var[c] = T(variance);
-            standardize(at, by, c, center, 1 / __builtin_sqrt(variance + eps), static_cast<const T*>(gamma),
-                        static_cast<const T*>(beta), statistics);
+            standardize(at, by, c, center, 1 / __builtin_sqrt(variance + eps), gamma, beta, statistics);
         });
         apply(at, part, x, by, y);
     });
 }
 
 template <class T>
-void batch_norm_eval(int64_t outer, int64_t channels, int64_t inner, const void* x, const void* gamma, const void* beta,
-                     const void* mean_, const void* var_, double eps, void* y, double* statistics, double* scratch) {
+void batch_norm_eval(int64_t outer, int64_t channels, int64_t inner, const T* x, const T* gamma, const T* beta,
+                     const T* mean, const T* var, double eps, T* y, double* statistics, double* scratch) {
     const Columns at(outer, channels, inner);
-    const T *mean = static_cast<const T*>(mean_), *var = static_cast<const T*>(var_);
     const Coefficients<T> by(at, scratch);
     for (int64_t c = 0; c < channels; c++)
-        standardize(at, by, c, mean[c], 1 / __builtin_sqrt(var[c] + eps), static_cast<const T*>(gamma),
-                    static_cast<const T*>(beta), statistics);
-    apply(at, {0, channels}, static_cast<const T*>(x), by, static_cast<T*>(y));
+        standardize(at, by, c, mean[c], 1 / __builtin_sqrt(var[c] + eps), gamma, beta, statistics);
+    apply(at, {0, channels}, x, by, y);
 }
 
 // With d = x - center, where mean = center + shift, and xhat = (d - shift) rstd
 template <class T>
-void batch_norm_backward(int64_t outer, int64_t channels, int64_t inner, bool given, const void* x_, const void* gamma_,
-                         const double* statistics, const void* g_, void* dx_, void* dgamma_, void* dbeta_,
-                         double* scratch) {
+void batch_norm_backward(int64_t outer, int64_t channels, int64_t inner, bool given, const T* x, const T* gamma,
+                         const double* statistics, const T* g, T* dx, T* dgamma, T* dbeta, double* scratch) {
     const Columns at(outer, channels, inner);
-    const T *x = static_cast<const T*>(x_), *gamma = static_cast<const T*>(gamma_), *g = static_cast<const T*>(g_);
-    T *dx = static_cast<T*>(dx_), *dgamma = static_cast<T*>(dgamma_), *dbeta = static_cast<T*>(dbeta_);
     if (outer * channels * inner == 0) {
         for (int64_t c = 0; dgamma && c < channels; c++) dgamma[c] = 0;
         for (int64_t c = 0; dbeta && c < channels; c++) dbeta[c] = 0;
@@ -466,18 +456,12 @@ void batch_norm_backward(int64_t outer, int64_t channels, int64_t inner, bool gi
     });
 }
 
-template <class T>
-void fill(Kernels& k, int dtype) {
-    k.batch_norm[dtype] = batch_norm<T>;
-    k.batch_norm_eval[dtype] = batch_norm_eval<T>;
-    k.batch_norm_backward[dtype] = batch_norm_backward<T>;
-}
-
 }  // namespace
 
 void fill_batch_norm(Kernels& k) {
-    fill<float>(k, 0);
-    fill<double>(k, 1);
+    MG_FLOATS(batch_norm);
+    MG_FLOATS(batch_norm_eval);
+    MG_FLOATS(batch_norm_backward);
 }
 
 }  // namespace mg::MG_ISA

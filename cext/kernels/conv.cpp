@@ -10,13 +10,6 @@ namespace {
 constexpr int64_t DEPTH = 256;      // rows of a panel at a time, so that it stays in the cache
 constexpr int64_t CHUNK = 1 << 17;  // multiply-adds worth handing to a thread
 
-template <class T>
-T lesser(T a, T b) {
-    return a < b ? a : b;
-}
-
-int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 int64_t grain_of(int64_t work) { return ceil_divide(CHUNK, work < 1 ? 1 : work); }
 
 // The offsets in a sample of x of the elements of the window at (0, 0)
@@ -52,7 +45,7 @@ struct Segments {
 
     Segments(const Conv2d& at, Position first, int64_t positions) {
         for (int64_t q = 0; q < positions;) {
-            const int64_t length = lesser(at.columns - first.column, positions - q);
+            const int64_t length = minimum(at.columns - first.column, positions - q);
             list[count++] = {first.place(at), q, length};
             first.advance(at, length);
             q += length;
@@ -114,7 +107,7 @@ MG_INLINE void multiply_patches(int64_t rows, int64_t depth, const T* w, int64_t
 }
 
 template <class T>
-void conv2d(const Conv2d& at, const void* x, const void* w, const void* bias, void* y, int64_t* offsets) {
+void conv2d(const Conv2d& at, const T* x, const T* w, const T* bias, T* y, int64_t* offsets) {
     const int64_t depth = at.depth(), positions = at.positions(), panels = ceil_divide(positions, PANEL<T>);
     const int64_t sample = at.channels * at.height * at.width;
     const bool straight = at.stride_w == 1 && at.columns % LANES<T> == 0;  // registers are whole in x too
@@ -124,14 +117,13 @@ void conv2d(const Conv2d& at, const void* x, const void* w, const void* bias, vo
         int64_t image = begin / panels, first = begin % panels * PANEL<T>;
         Position position(at, first);
         for (int64_t unit = begin; unit < end; unit++) {
-            const int64_t group = at.groups == 1 ? 0 : image % at.groups, count = lesser(PANEL<T>, positions - first);
-            const T* from = static_cast<const T*>(x) + image * sample;
-            const T* weights = static_cast<const T*>(w) + group * at.outputs * depth;
-            const T* shift = bias ? static_cast<const T*>(bias) + group * at.outputs : nullptr;
-            T* to = static_cast<T*>(y) + image * at.outputs * positions + first;
+            const int64_t group = at.groups == 1 ? 0 : image % at.groups, count = minimum(PANEL<T>, positions - first);
+            const T *from = x + image * sample, *weights = w + group * at.outputs * depth;
+            const T* shift = offset(bias, group * at.outputs);
+            T* to = y + image * at.outputs * positions + first;
             for (int64_t k = 0; k == 0 || k < depth; k += DEPTH) {
                 const int64_t* places = offsets + k;
-                const int64_t length = lesser(DEPTH, depth - k);
+                const int64_t length = minimum(DEPTH, depth - k);
                 const auto multiply = [&](auto b) MG_INLINED {
                     multiply_patches(at.outputs, length, weights + k, depth, b, shift, k > 0, count, to, positions);
                 };
@@ -175,16 +167,15 @@ void add_segments(const Segments<T>& segments, int64_t stride, const T* values, 
 }
 
 template <class T>
-void conv2d_backward_data(const Conv2d& at, const void* g, const void* w, void* dx, void* turned) {
+void conv2d_backward_data(const Conv2d& at, const T* g, const T* w, T* dx, T* turned) {
     const int64_t window = at.kernel_h * at.kernel_w, depth = at.depth(), positions = at.positions();
     const int64_t plane = at.height * at.width, images = at.batch * at.groups;
     const bool straight = at.stride_w == 1 && at.columns % LANES<T> == 0;
     // [groups, kernel_h, kernel_w, channels, outputs]: consecutive rows of a product go to different
     // channels
-    T* const weights = static_cast<T*>(turned);
     for (int64_t group = 0; group < at.groups; group++) {
-        const T* from = static_cast<const T*>(w) + group * at.outputs * depth;
-        T* to = weights + group * at.outputs * depth;
+        const T* from = w + group * at.outputs * depth;
+        T* to = turned + group * at.outputs * depth;
         for (int64_t o = 0; o < at.outputs; o++) {
             for (int64_t c = 0; c < at.channels; c++) {
                 for (int64_t k = 0; k < window; k++) to[(k * at.channels + c) * at.outputs + o] = *from++;
@@ -193,24 +184,24 @@ void conv2d_backward_data(const Conv2d& at, const void* g, const void* w, void* 
     }
     // few images are split by channels too
     const int64_t parts =
-        images >= 16 ? 1 : lesser(ceil_divide(16, images < 1 ? 1 : images), ceil_divide(at.channels, 6));
+        images >= 16 ? 1 : minimum(ceil_divide(16, images < 1 ? 1 : images), ceil_divide(at.channels, 6));
     parallel(images * parts, grain_of(positions * at.outputs * depth / parts), [&](int64_t begin, int64_t end) {
         alignas(REGISTER) T panel[DEPTH * PANEL<T>], patch[TILE_ROWS * PANEL<T>];
         for (int64_t unit = begin; unit < end; unit++) {
             const int64_t image = unit / parts, group = image % at.groups, part = unit % parts;
             const int64_t low = at.channels * part / parts, channels = at.channels * (part + 1) / parts - low;
-            T* const to = static_cast<T*>(dx) + (image * at.channels + low) * plane;
-            __builtin_memset(to, 0, channels * plane * sizeof(T));
+            T* const to = dx + (image * at.channels + low) * plane;
+            clear(channels * plane, to);
             Position position(at, 0);
             for (int64_t first = 0; first < positions; first += PANEL<T>, position.advance(at, PANEL<T>)) {
-                const int64_t count = lesser(PANEL<T>, positions - first);
+                const int64_t count = minimum(PANEL<T>, positions - first);
                 const Segments<T> segments(at, position, count);
                 Position second = position;
                 second.advance(at, count > LANES<T> ? LANES<T> : 0);
                 const int64_t places[2] = {position.place(at), second.place(at)};
                 for (int64_t o = 0; o < at.outputs; o += DEPTH) {
-                    const int64_t length = lesser(DEPTH, at.outputs - o);
-                    const T* right = static_cast<const T*>(g) + (image * at.outputs + o) * positions + first;
+                    const int64_t length = minimum(DEPTH, at.outputs - o);
+                    const T* right = g + (image * at.outputs + o) * positions + first;
                     int64_t step = positions;
                     if (count < PANEL<T>) {
                         pack_panel(length, count, right, positions, 1, 0, panel);
@@ -219,7 +210,7 @@ void conv2d_backward_data(const Conv2d& at, const void* g, const void* w, void* 
                     for (int64_t k = 0; k < window; k++) {
                         const int64_t shift =
                             k / at.kernel_w * at.dilation_h * at.width + k % at.kernel_w * at.dilation_w;
-                        const T* left = weights + ((group * window + k) * at.channels + low) * at.outputs + o;
+                        const T* left = turned + ((group * window + k) * at.channels + low) * at.outputs + o;
                         in_parts(channels, [&]<int R>(int64_t c) MG_INLINED {
                             const T* a = left + c * at.outputs;
                             T* out = to + c * plane + shift;
@@ -321,22 +312,20 @@ void add_dots(int64_t begin, int64_t end, bool with_bias, int64_t depth, int64_t
 }
 
 template <class T>
-void conv2d_backward_weight(const Conv2d& at, const void* x, const void* g, void* dw, void* dbias, int64_t* offsets,
-                            void* partial) {
+void conv2d_backward_weight(const Conv2d& at, const T* x, const T* g, T* dw, T* dbias, int64_t* offsets, T* partial) {
     const int64_t depth = at.depth(), positions = at.positions(), sample = at.channels * at.height * at.width;
     const int64_t blocks = conv2d_blocks(at), step = ceil_divide(at.outputs, LANES<T>) * LANES<T>;
     const int64_t units = blocks * at.groups, stride = (depth + 1) * step;
     const int64_t parts =
-        units >= 16 || !dw ? 1 : lesser(ceil_divide(16, units < 1 ? 1 : units), ceil_divide(depth, 48));
+        units >= 16 || !dw ? 1 : minimum(ceil_divide(16, units < 1 ? 1 : units), ceil_divide(depth, 48));
     const bool dots = at.outputs <= LANES<T> && at.stride_w == 1 && at.columns % LANES<T> == 0;
     fill_offsets(at, offsets);
     // Stretches of whole rows of y, or of parts of one: their offsets in x differ only by the start.
     const int64_t rows = at.columns < STRETCH ? STRETCH / (at.columns < 1 ? 1 : at.columns) : 1;
-    const int64_t columns = lesser(at.columns, STRETCH);
+    const int64_t columns = minimum(at.columns, STRETCH);
     int64_t places[STRETCH];
-    for (int64_t p = 0; p < lesser(rows, at.rows) * columns; p++)
+    for (int64_t p = 0; p < minimum(rows, at.rows) * columns; p++)
         places[p] = p / columns * at.stride_h * at.width + p % columns * at.stride_w;
-    T* const totals = static_cast<T*>(partial);
     const int64_t work = ceil_divide(at.batch, blocks < 1 ? 1 : blocks) * positions * at.outputs * depth / parts;
     parallel(units * parts, grain_of(work), [&](int64_t begin, int64_t end) {
         alignas(REGISTER) T right[STRETCH * PANEL<T>];
@@ -344,18 +333,17 @@ void conv2d_backward_weight(const Conv2d& at, const void* x, const void* g, void
             const int64_t part = unit % parts, group = unit / parts % at.groups, block = unit / parts / at.groups;
             const int64_t low = dw ? depth * part / parts : 0, high = dw ? depth * (part + 1) / parts : 0;
             const bool with_bias = part == 0 && dbias;
-            T* const total = totals + unit / parts * stride;
-            __builtin_memset(total + low * step, 0, (high - low) * step * sizeof(T));
-            if (with_bias) __builtin_memset(total + depth * step, 0, step * sizeof(T));
+            T* const total = partial + unit / parts * stride;
+            clear((high - low) * step, total + low * step);
+            if (with_bias) clear(step, total + depth * step);
             for (int64_t n = at.batch * block / blocks; n < at.batch * (block + 1) / blocks; n++) {
                 const int64_t image = n * at.groups + group;
                 for (int64_t r = 0; r < at.rows; r += rows) {
                     for (int64_t q = 0; q < at.columns; q += columns) {
-                        const int64_t count = columns < at.columns ? lesser(columns, at.columns - q)
-                                                                   : lesser(rows, at.rows - r) * columns;
-                        const T* from =
-                            static_cast<const T*>(x) + image * sample + r * at.stride_h * at.width + q * at.stride_w;
-                        const T* turn = static_cast<const T*>(g) + image * at.outputs * positions + r * at.columns + q;
+                        const int64_t count = columns < at.columns ? minimum(columns, at.columns - q)
+                                                                   : minimum(rows, at.rows - r) * columns;
+                        const T* from = x + image * sample + r * at.stride_h * at.width + q * at.stride_w;
+                        const T* turn = g + image * at.outputs * positions + r * at.columns + q;
                         if (dots) {
                             add_dots(low, high, with_bias, depth, count, from, offsets, places, at.outputs, turn,
                                      positions, total, step);
@@ -381,13 +369,12 @@ void conv2d_backward_weight(const Conv2d& at, const void* x, const void* g, void
     parallel(at.groups * (last - first), ceil_divide(CHUNK / 16, blocks * step + 1), [&](int64_t begin, int64_t end) {
         for (int64_t unit = begin; unit < end; unit++) {
             const int64_t group = unit / (last - first), k = first + unit % (last - first);
-            T* to = k == depth ? static_cast<T*>(dbias) + group * at.outputs
-                               : static_cast<T*>(dw) + group * at.outputs * depth + k;
+            T* to = k == depth ? dbias + group * at.outputs : dw + group * at.outputs * depth + k;
             const int64_t apart = k == depth ? 1 : depth;
             for (int64_t o = 0; o < at.outputs; o += LANES<T>) {
                 Vector<T> sum = {};
                 for (int64_t block = 0; block < blocks; block++)
-                    sum += Whole<T>{o}.load(totals + (block * at.groups + group) * stride + k * step);
+                    sum += Whole<T>{o}.load(partial + (block * at.groups + group) * stride + k * step);
                 for (int64_t i = 0; i < LANES<T> && o + i < at.outputs; i++) to[(o + i) * apart] = sum[i];
             }
         }
@@ -397,12 +384,9 @@ void conv2d_backward_weight(const Conv2d& at, const void* x, const void* g, void
 }  // namespace
 
 void fill_conv(Kernels& k) {
-    k.conv2d[0] = conv2d<float>;
-    k.conv2d[1] = conv2d<double>;
-    k.conv2d_backward_data[0] = conv2d_backward_data<float>;
-    k.conv2d_backward_data[1] = conv2d_backward_data<double>;
-    k.conv2d_backward_weight[0] = conv2d_backward_weight<float>;
-    k.conv2d_backward_weight[1] = conv2d_backward_weight<double>;
+    MG_FLOATS(conv2d);
+    MG_FLOATS(conv2d_backward_data);
+    MG_FLOATS(conv2d_backward_weight);
 }
 
 }  // namespace mg::MG_ISA

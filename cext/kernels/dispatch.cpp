@@ -21,22 +21,11 @@ struct Isa {
     void (*fill)(Kernels&);
 };
 
-#define MG_FILL(isa)                  \
-    [](Kernels& table) {              \
-        isa::fill_elementwise(table); \
-        isa::fill_reduce(table);      \
-        isa::fill_norm(table);        \
-        isa::fill_batch_norm(table);  \
-        isa::fill_conv(table);        \
-        isa::fill_pooling(table);     \
-        isa::fill_recurrent(table);   \
-        isa::fill_softmax(table);     \
-        isa::fill_attention(table);   \
-        isa::fill_scan(table);        \
-        isa::fill_index(table);       \
-        isa::fill_order(table);       \
-        isa::fill_optimizer(table);   \
-        isa::fill_random(table);      \
+#define MG_FILL_FILE(file) fill_##file(table);
+#define MG_FILL(isa)             \
+    [](Kernels& table) {         \
+        using namespace mg::isa; \
+        MG_FILES(MG_FILL_FILE)   \
     }
 
 // The best table that the processor and the system support, or the one that MINIGRAD_ISA names.

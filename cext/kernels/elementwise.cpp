@@ -4,8 +4,6 @@
 // scalars), and one loop for any other strides. Costly float32 functions run in blocks of 16 that lie
 // in place or, at the tail and for any strides, are gathered into a buffer: one vector body handles all.
 // Functions of the C library run in one plain loop. A bool is a byte, 0 or 1; integers wrap.
-#include <type_traits>
-
 #include "math.hpp"
 
 namespace mg::MG_ISA {
@@ -23,21 +21,8 @@ constexpr DType dtype_of = std::is_same_v<T, Bool>      ? BOOL
 template <class T>
 constexpr bool is_float = std::is_floating_point_v<T>;
 
-// The type in which T is added and multiplied: unsigned for integers, so that overflow is defined.
 template <class T>
-struct Wrapping {
-    using type = std::make_unsigned_t<T>;
-};
-template <>
-struct Wrapping<float> {
-    using type = float;
-};
-template <>
-struct Wrapping<double> {
-    using type = double;
-};
-template <class T>
-using W = typename Wrapping<T>::type;
+using W = Wrapping<T>;
 
 // ---- functions that the table's expressions call, in addition to those of math.hpp -------------------------------
 
@@ -436,8 +421,7 @@ void fill_elementwise(Kernels& k) {
 #define BINARY_ALSO BINARY
 #include "kernels/functions.inc"
     set_where<Bool, int32_t, int64_t, float, double>(k);
-    k.clip[0] = clip<float>;
-    k.clip[1] = clip<double>;
+    MG_FLOATS(clip);
     set_casts<Bool, int32_t, int64_t, float, double>(k);
 }
 

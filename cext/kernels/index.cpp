@@ -10,8 +10,6 @@ namespace {
 
 constexpr int64_t GRAIN = 1 << 15;  // elements: about ten microseconds of work
 
-constexpr int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
-
 // body(o, j) for all o < outer, j < m, in parallel and any order
 template <class Body>
 void each_pair(int64_t outer, int64_t m, int64_t work, Body body) {
@@ -29,7 +27,7 @@ template <class Body>
 void each_slice(int64_t outer, int64_t m, int64_t inner, Body body) {
     if (inner == 0) return;
     const int64_t slices = m * inner < 2 * GRAIN || inner < 32 ? 1 : minimum(8, inner / 16),
-                  columns = (inner + slices - 1) / slices;
+                  columns = ceil_divide(inner, slices);
     parallel(outer * slices, 1 + GRAIN / (1 + m * columns), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
             const int64_t first = minimum(inner, i % slices * columns);
@@ -55,10 +53,8 @@ void with_constant_size(int64_t bytes, Copy copy) {
     }
 }
 
-void take(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, const void* x_, int64_t m, const int64_t* index,
-          void* y_) {
-    const char* x = static_cast<const char*>(x_);
-    char* y = static_cast<char*>(y_);
+void take(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, const char* x, int64_t m, const int64_t* index,
+          char* y) {
     const int64_t bytes = inner * itemsize;
     with_constant_size(bytes, [=](auto copy) {
         each_pair(outer, m, inner,
@@ -66,10 +62,8 @@ void take(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, const void*
     });
 }
 
-void put(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, void* x_, int64_t m, const int64_t* index,
-         const void* v_) {
-    char* x = static_cast<char*>(x_);
-    const char* v = static_cast<const char*>(v_);
+void put(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, char* x, int64_t m, const int64_t* index,
+         const char* v) {
     each_slice(outer, m, inner, [=](int64_t o, int64_t first, int64_t columns) {
         char* to = x + (o * n * inner + first) * itemsize;
         const char* from = v + (o * m * inner + first) * itemsize;
@@ -81,9 +75,7 @@ void put(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, void* x_, in
 }
 
 template <class T>
-void add_at(int64_t outer, int64_t n, int64_t inner, void* x_, int64_t m, const int64_t* index, const void* v_) {
-    T* x = static_cast<T*>(x_);
-    const T* v = static_cast<const T*>(v_);
+void add_at(int64_t outer, int64_t n, int64_t inner, T* x, int64_t m, const int64_t* index, const T* v) {
     each_slice(outer, m, inner, [=](int64_t o, int64_t first, int64_t columns) {
         for (int64_t j = 0; j < m; j++) {
             T* __restrict to = x + (o * n + index[j]) * inner + first;
@@ -94,7 +86,7 @@ void add_at(int64_t outer, int64_t n, int64_t inner, void* x_, int64_t m, const 
 }
 
 void count_true(int64_t n, const uint8_t* x, int64_t* counts) {
-    parallel((n + MASK_CHUNK - 1) / MASK_CHUNK, 1, [=](int64_t begin, int64_t end) {
+    parallel(ceil_divide(n, MASK_CHUNK), 1, [=](int64_t begin, int64_t end) {
         for (int64_t c = begin; c < end; c++) {
             uint32_t count = 0;
             for (int64_t i = c * MASK_CHUNK; i < minimum(n, (c + 1) * MASK_CHUNK); i++) count += x[i];
@@ -104,7 +96,7 @@ void count_true(int64_t n, const uint8_t* x, int64_t* counts) {
 }
 
 void true_positions(int64_t n, const uint8_t* x, const int64_t* starts, int64_t* y) {
-    parallel((n + MASK_CHUNK - 1) / MASK_CHUNK, 1, [=](int64_t begin, int64_t end) {
+    parallel(ceil_divide(n, MASK_CHUNK), 1, [=](int64_t begin, int64_t end) {
         constexpr int64_t RUN = 64;
         for (int64_t c = begin; c < end; c++) {
             int64_t* to = y + starts[c];
@@ -122,9 +114,7 @@ void true_positions(int64_t n, const uint8_t* x, const int64_t* starts, int64_t*
 }
 
 template <class T>
-void take_along(int64_t outer, int64_t n, int64_t inner, const void* x_, int64_t m, const int64_t* index, void* y_) {
-    const T* x = static_cast<const T*>(x_);
-    T* y = static_cast<T*>(y_);
+void take_along(int64_t outer, int64_t n, int64_t inner, const T* x, int64_t m, const int64_t* index, T* y) {
     each_pair(outer, m, inner, [=](int64_t o, int64_t j) {
         const int64_t row = (o * m + j) * inner;
         for (int64_t c = 0; c < inner; c++) y[row + c] = x[(o * n + index[row + c]) * inner + c];
@@ -132,9 +122,7 @@ void take_along(int64_t outer, int64_t n, int64_t inner, const void* x_, int64_t
 }
 
 template <class T>
-void add_along(int64_t outer, int64_t n, int64_t inner, void* x_, int64_t m, const int64_t* index, const void* v_) {
-    T* x = static_cast<T*>(x_);
-    const T* v = static_cast<const T*>(v_);
+void add_along(int64_t outer, int64_t n, int64_t inner, T* x, int64_t m, const int64_t* index, const T* v) {
     each_slice(outer, m, inner, [=](int64_t o, int64_t first, int64_t columns) {
         for (int64_t j = 0; j < m; j++) {
             const int64_t row = (o * m + j) * inner;
@@ -148,15 +136,15 @@ void add_along(int64_t outer, int64_t n, int64_t inner, void* x_, int64_t m, con
 void fill_index(Kernels& k) {
     k.count_true = count_true;
     k.true_positions = true_positions;
-    k.take = take;
-    k.put = put;
-    k.add_at[0] = add_at<float>;
-    k.add_at[1] = add_at<double>;
-    k.take_along[BOOL] = take_along<uint8_t>;
-    k.take_along[INT32] = k.take_along[FLOAT32] = take_along<uint32_t>;
-    k.take_along[INT64] = k.take_along[FLOAT64] = take_along<uint64_t>;
-    k.add_along[0] = add_along<float>;
-    k.add_along[1] = add_along<double>;
+    put_kernel<take>(k.take);
+    put_kernel<put>(k.put);
+    MG_FLOATS(add_at);
+    MG_FLOATS(add_along);
+    put_kernel<take_along<uint8_t>>(k.take_along[BOOL]);
+    put_kernel<take_along<uint32_t>>(k.take_along[INT32]);
+    put_kernel<take_along<uint64_t>>(k.take_along[INT64]);
+    k.take_along[FLOAT32] = k.take_along[INT32];
+    k.take_along[FLOAT64] = k.take_along[INT64];
 }
 
 }  // namespace mg::MG_ISA

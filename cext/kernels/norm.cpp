@@ -5,8 +5,6 @@
 // are taken from a T near the mean and corrected afterwards, so that a row keeps its digits even if a T cannot
 // represent its mean. The result of a row depends on no other row. RMSNorm is not `centered`: it does not subtract the
 // mean.
-#include <type_traits>
-
 #include "../runtime/pool.hpp"
 #include "rows.hpp"
 
@@ -82,13 +80,12 @@ void normalize_rows(int64_t rows, int64_t groups, int64_t m, int64_t inner, cons
 }
 
 template <class T>
-void normalize(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x_, const void* gamma_,
-               const void* beta_, double eps, void* y_, void* mean, void* rstd) {
+void normalize(int64_t rows, int64_t groups, int64_t m, int64_t inner, const T* x, const T* gamma, const T* beta,
+               double eps, T* y, void* mean, void* rstd) {
     const auto run = [=]<bool shared, bool centered>() {
         using S = std::conditional_t<shared, T, double>;
-        normalize_rows<T, shared, centered>(rows, groups, m, inner, static_cast<const T*>(x_),
-                                            static_cast<const T*>(gamma_), static_cast<const T*>(beta_), eps,
-                                            static_cast<T*>(y_), static_cast<S*>(mean), static_cast<S*>(rstd));
+        normalize_rows<T, shared, centered>(rows, groups, m, inner, x, gamma, beta, eps, y, static_cast<S*>(mean),
+                                            static_cast<S*>(rstd));
     };
     if (!mean)
         run.template operator()<true, false>();
@@ -280,33 +277,23 @@ void channels_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner, c
 }
 
 template <class T>
-void normalize_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x_, const void* gamma_,
-                        const void* mean, const void* rstd, const void* g_, void* dx_, void* dgamma_, void* dbeta_,
-                        void* scratch) {
-    const T *x = static_cast<const T*>(x_), *gamma = static_cast<const T*>(gamma_), *g = static_cast<const T*>(g_);
-    T *dx = static_cast<T*>(dx_), *dgamma = static_cast<T*>(dgamma_), *dbeta = static_cast<T*>(dbeta_);
+void normalize_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner, const T* x, const T* gamma,
+                        const void* mean, const void* rstd, const T* g, T* dx, T* dgamma, T* dbeta, void* scratch) {
+    const auto given = typed(mean), spread = typed(rstd);
+    const auto partial = typed(scratch);
     if (!mean)
-        elements_backward<T, false>(rows, m, x, gamma, nullptr, static_cast<const T*>(rstd), g, dx, dgamma, dbeta,
-                                    static_cast<T*>(scratch));
+        elements_backward<T, false>(rows, m, x, gamma, nullptr, spread, g, dx, dgamma, dbeta, partial);
     else if (groups == 1 && inner == 1)
-        elements_backward<T, true>(rows, m, x, gamma, static_cast<const T*>(mean), static_cast<const T*>(rstd), g, dx,
-                                   dgamma, dbeta, static_cast<T*>(scratch));
+        elements_backward<T, true>(rows, m, x, gamma, given, spread, g, dx, dgamma, dbeta, partial);
     else
-        channels_backward<T>(rows, groups, m, inner, x, gamma, static_cast<const double*>(mean),
-                             static_cast<const double*>(rstd), g, dx, dgamma, dbeta, static_cast<double*>(scratch));
-}
-
-template <class T>
-void fill(Kernels& k, int dtype) {
-    k.normalize[dtype] = normalize<T>;
-    k.normalize_backward[dtype] = normalize_backward<T>;
+        channels_backward<T>(rows, groups, m, inner, x, gamma, given, spread, g, dx, dgamma, dbeta, partial);
 }
 
 }  // namespace
 
 void fill_norm(Kernels& k) {
-    fill<float>(k, 0);
-    fill<double>(k, 1);
+    MG_FLOATS(normalize);
+    MG_FLOATS(normalize_backward);
 }
 
 }  // namespace mg::MG_ISA

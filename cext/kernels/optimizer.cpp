@@ -111,7 +111,7 @@ MG_INLINE bool advance(Vector<T>& v, Vector<T> d, T keep, T fresh, Vector<T> oth
 // without momentum: p -= lr g, otherwise buffer = momentum buffer + (1 - dampening) g, at first g, and then
 // p -= lr buffer, nesterov: p -= lr (g + momentum buffer)
 template <class T>
-void sgd(const Tensors& list, const Update& step) {
+void sgd_without_momentum(const Tensors& list, const Update& step) {
     const T lr = T(step.lr), decay = T(step.weight_decay);
     update<T>(list, [=, &list](int64_t i) MG_INLINED {
         T* const p = array<T>(list.p, i);
@@ -136,11 +136,17 @@ void sgd_with_momentum(const Tensors& list, const Update& step) {
     });
 }
 
+template <class T>
+void sgd(const Tensors& list, const Update& step) {
+    const auto rule = step.first ? sgd_with_momentum<T, true> : sgd_with_momentum<T, false>;
+    (list.s1 ? rule : sgd_without_momentum<T>)(list, step);
+}
+
 // g += weight_decay p; decoupled (AdamW): p -= lr weight_decay p instead
 // m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2,  amsgrad: v' = v_max = max(v_max, v), otherwise v' = v
 // p -= lr/(1 - beta1^t) m / (sqrt(v')/sqrt(1 - beta2^t) + eps)
 template <class T, bool amsgrad>
-void adam(const Tensors& list, const Update& step) {
+void adam_variant(const Tensors& list, const Update& step) {
     const T rate = T(step.lr / step.correction1), root = T(1 / __builtin_sqrt(step.correction2)), eps = T(step.eps);
     const T beta1 = T(step.beta1), beta2 = T(step.beta2), fresh1 = T(1 - step.beta1), fresh2 = T(1 - step.beta2);
     const T decay = T(step.decoupled ? 0 : step.weight_decay);
@@ -172,11 +178,16 @@ void adam(const Tensors& list, const Update& step) {
     });
 }
 
+template <class T>
+void adam(const Tensors& list, const Update& step) {
+    (list.s3 ? adam_variant<T, true> : adam_variant<T, false>)(list, step);
+}
+
 // g += weight_decay p,  v = alpha v + (1 - alpha) g^2 with alpha in beta2
 // centered: a = alpha a + (1 - alpha) g,  r = sqrt(v - a^2) + eps, otherwise r = sqrt(v) + eps
 // p -= lr buffer with momentum, buffer = momentum buffer + g/r, otherwise p -= lr g/r
 template <class T, bool with_momentum, bool centered>
-void rmsprop(const Tensors& list, const Update& step) {
+void rmsprop_variant(const Tensors& list, const Update& step) {
     const T lr = T(step.lr), decay = T(step.weight_decay), eps = T(step.eps), momentum = T(step.momentum);
     const T alpha = T(step.beta2), fresh = T(1 - step.beta2);
     update<T>(list, [=, &list](int64_t i) MG_INLINED {
@@ -211,21 +222,11 @@ void rmsprop(const Tensors& list, const Update& step) {
 }
 
 template <class T>
-void sgd_any(const Tensors& list, const Update& step) {
-    (!list.s1 ? sgd<T> : step.first ? sgd_with_momentum<T, true> : sgd_with_momentum<T, false>)(list, step);
-}
-
-template <class T>
-void rmsprop_any(const Tensors& list, const Update& step) {
+void rmsprop(const Tensors& list, const Update& step) {
     if (list.s2)
-        (list.s3 ? rmsprop<T, true, true> : rmsprop<T, true, false>)(list, step);
+        (list.s3 ? rmsprop_variant<T, true, true> : rmsprop_variant<T, true, false>)(list, step);
     else
-        (list.s3 ? rmsprop<T, false, true> : rmsprop<T, false, false>)(list, step);
-}
-
-template <class T>
-void adam_any(const Tensors& list, const Update& step) {
-    (list.s3 ? adam<T, true> : adam<T, false>)(list, step);
+        (list.s3 ? rmsprop_variant<T, false, true> : rmsprop_variant<T, false, false>)(list, step);
 }
 
 // g += weight_decay p,  s += g^2,  p -= lr g / (sqrt(s) + eps)
@@ -264,20 +265,14 @@ double sum_of_squares(const Tensors& list) {
     return sum;
 }
 
-template <class T>
-void fill(Kernels& k, int i) {
-    k.sgd[i] = sgd_any<T>;
-    k.adam[i] = adam_any<T>;
-    k.rmsprop[i] = rmsprop_any<T>;
-    k.adagrad[i] = adagrad<T>;
-    k.sum_of_squares[i] = sum_of_squares<T>;
-}
-
 }  // namespace
 
 void fill_optimizer(Kernels& k) {
-    fill<float>(k, 0);
-    fill<double>(k, 1);
+    MG_FLOATS(sgd);
+    MG_FLOATS(adam);
+    MG_FLOATS(rmsprop);
+    MG_FLOATS(adagrad);
+    MG_FLOATS(sum_of_squares);
 }
 
 }  // namespace mg::MG_ISA

@@ -13,16 +13,7 @@ constexpr int64_t GRAIN = 1 << 13;  // elements: about ten microseconds of work
 constexpr int64_t FEW = 64;         // candidates that are compared with each other
 constexpr int64_t MANY = 1 << 12;   // candidates for which many digits are counted at once
 
-template <class T>
-struct Bits {
-    using type = uint32_t;
-};
-template <>
-struct Bits<double> {
-    using type = uint64_t;
-};
-
-template <class T, class Key = typename Bits<T>::type>
+template <class T, class Key = Word<T>>
 MG_INLINE Key key_of(T x) {
     constexpr Key SIGN = Key(1) << (8 * sizeof(Key) - 1);
     Key bits;
@@ -71,7 +62,7 @@ Key among(int64_t count, Key* keys, int64_t rank) {
 }
 
 // One key of a row, the number of smaller and of equal ones, and the smallest larger one
-template <class T, class Key = typename Bits<T>::type>
+template <class T, class Key = Word<T>>
 struct Place {
     Key key, next;
     int64_t less, equal;
@@ -100,12 +91,11 @@ struct Place {
 // index[row, j] = the place of the element of rank ranks[j] in the stable order of x[row, n]; in a row with NaN, the
 // place of the last NaN. Equal and consecutive ranks share what was found.
 template <class T>
-void ranked(int64_t rows, int64_t n, const void* x_, int64_t m, const int64_t* ranks, void* keys_, int64_t* index) {
-    using Key = typename Bits<T>::type;
+void ranked(int64_t rows, int64_t n, const T* all, int64_t m, const int64_t* ranks, Word<T>* all_keys, int64_t* index) {
     parallel(rows, 1 + GRAIN / (1 + n), [=](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; row++) {
-            const T* x = static_cast<const T*>(x_) + row * n;
-            Key* keys = static_cast<Key*>(keys_) + row * n;
+            const T* x = all + row * n;
+            Word<T>* keys = all_keys + row * n;
             int64_t* to = index + row * m;
             bool broken = false;
             for (int64_t i = 0; i < n; i++) broken |= x[i] != x[i];
@@ -137,9 +127,6 @@ void ranked(int64_t rows, int64_t n, const void* x_, int64_t m, const int64_t* r
 
 }  // namespace
 
-void fill_order(Kernels& k) {
-    k.ranked[0] = ranked<float>;
-    k.ranked[1] = ranked<double>;
-}
+void fill_order(Kernels& k) { MG_FLOATS(ranked); }
 
 }  // namespace mg::MG_ISA

@@ -101,36 +101,13 @@ MG_INLINE void accumulate(int64_t k, A&& a, B&& b, Vector<T> (&sum)[R][V]) {
 // run<R>(first) for rows in parts of R <= TILE_ROWS, as equal as possible
 template <class F>
 MG_INLINE void in_parts(int64_t rows, F&& run) {
-    const int64_t parts = (rows + TILE_ROWS - 1) / TILE_ROWS, least = parts < 2 ? rows : rows / parts;
+    const int64_t parts = ceil_divide(rows, TILE_ROWS), least = parts < 2 ? rows : rows / parts;
     int64_t longer = rows - least * parts;  // this many parts have one more row
+    const auto choose = [&]<int... R>(int64_t height, int64_t first, std::integer_sequence<int, R...>)
+                            MG_INLINED { ((height == R + 1 && (run.template operator()<R + 1>(first), true)) || ...); };
     for (int64_t first = 0, height; first < rows; first += height) {
         height = least + (longer-- > 0);
-        switch (height) {
-            case 1:
-                run.template operator()<1>(first);
-                break;
-            case 2:
-                run.template operator()<2>(first);
-                break;
-            case 3:
-                run.template operator()<3>(first);
-                break;
-            case 4:
-                run.template operator()<4>(first);
-                break;
-            case 5:
-                run.template operator()<5>(first);
-                break;
-            case 6:
-                run.template operator()<6>(first);
-                break;
-            case 7:
-                if constexpr (TILE_ROWS > 6) run.template operator()<7>(first);
-                break;
-            case 8:
-                if constexpr (TILE_ROWS > 6) run.template operator()<8>(first);
-                break;
-        }
+        choose(height, first, std::make_integer_sequence<int, TILE_ROWS>());
     }
 }
 

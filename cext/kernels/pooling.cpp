@@ -129,15 +129,15 @@ bool is_paired(const Pool2d& at) {
 // ---- the largest element --------------------------------------------------------------------------------------------
 
 template <class T>
-void max_pool2d(const Pool2d& at, const void* x, void* y, int64_t* index) {
+void max_pool2d(const Pool2d& at, const T* x, T* y, int64_t* index) {
     const int64_t plane = at.height * at.width, windows = at.rows * at.columns;
     const bool paired = !index && is_paired(at);
     parallel(at.planes, grain_of(windows * at.kernel_h * at.kernel_w), [&](int64_t begin, int64_t end) {
         for (int64_t n = begin; n < end; n++) {
-            const T* from = static_cast<const T*>(x) + n * plane;
+            const T* from = x + n * plane;
             for (int64_t r = 0; r < at.rows; r++) {
-                T* to = y ? static_cast<T*>(y) + n * windows + r * at.columns : nullptr;
-                int64_t* place = index ? index + n * windows + r * at.columns : nullptr;
+                T* to = offset(y, n * windows + r * at.columns);
+                int64_t* place = offset(index, n * windows + r * at.columns);
                 int64_t q = 0;
                 if (paired) {
                     const T* above = from + 2 * r * at.width;
@@ -156,15 +156,15 @@ void max_pool2d(const Pool2d& at, const void* x, void* y, int64_t* index) {
 }
 
 template <class T>
-void max_pool2d_backward(const Pool2d& at, const void* x, const void* g, void* dx) {
+void max_pool2d_backward(const Pool2d& at, const T* x, const T* g, T* dx) {
     const int64_t plane = at.height * at.width, windows = at.rows * at.columns;
     const bool paired = is_paired(at), covered = paired && 2 * at.rows == at.height && 2 * at.columns == at.width;
     parallel(at.planes, grain_of(windows * at.kernel_h * at.kernel_w), [&](int64_t begin, int64_t end) {
         for (int64_t n = begin; n < end; n++) {
-            const T* from = static_cast<const T*>(x) + n * plane;
-            const T* given = static_cast<const T*>(g) + n * windows;
-            T* to = static_cast<T*>(dx) + n * plane;
-            if (!covered) __builtin_memset(to, 0, plane * sizeof(T));
+            const T* from = x + n * plane;
+            const T* given = g + n * windows;
+            T* to = dx + n * plane;
+            if (!covered) clear(plane, to);
             for (int64_t r = 0; r < at.rows; r++, given += at.columns) {
                 int64_t q = 0;
                 if (paired) {
@@ -177,8 +177,8 @@ void max_pool2d_backward(const Pool2d& at, const void* x, const void* g, void* d
                                           found.spread(v, row + 2 * first, row + at.width + 2 * first);
                                       });
                     if (covered && q < at.columns) {
-                        __builtin_memset(row + 2 * q, 0, 2 * (at.columns - q) * sizeof(T));
-                        __builtin_memset(row + at.width + 2 * q, 0, 2 * (at.columns - q) * sizeof(T));
+                        clear(2 * (at.columns - q), row + 2 * q);
+                        clear(2 * (at.columns - q), row + at.width + 2 * q);
                     }
                 }
                 for (; q < at.columns; q++) to[largest(at, from, r, q)] += given[q];
@@ -190,12 +190,12 @@ void max_pool2d_backward(const Pool2d& at, const void* x, const void* g, void* d
 // ---- the mean -------------------------------------------------------------------------------------------------------
 
 template <class T>
-void average_pool2d(int64_t planes, int64_t height, int64_t width, int64_t m, int64_t n, const void* x,
-                    const int64_t* rows, const int64_t* columns, double divisor, void* y) {
+void average_pool2d(int64_t planes, int64_t height, int64_t width, int64_t m, int64_t n, const T* x,
+                    const int64_t* rows, const int64_t* columns, double divisor, T* y) {
     parallel(planes, grain_of(height * width + m * n), [&](int64_t begin, int64_t end) {
         for (int64_t plane = begin; plane < end; plane++) {
-            const T* from = static_cast<const T*>(x) + plane * height * width;
-            T* to = static_cast<T*>(y) + plane * m * n;
+            const T* from = x + plane * height * width;
+            T* to = y + plane * m * n;
             for (const int64_t* r = rows; r < rows + 3 * m; r += 3) {
                 for (const int64_t* c = columns; c < columns + 3 * n; c += 3) {
                     double sum = 0;
@@ -210,13 +210,13 @@ void average_pool2d(int64_t planes, int64_t height, int64_t width, int64_t m, in
 }
 
 template <class T>
-void average_pool2d_backward(int64_t planes, int64_t height, int64_t width, int64_t m, int64_t n, const void* g,
-                             const int64_t* rows, const int64_t* columns, double divisor, void* dx) {
+void average_pool2d_backward(int64_t planes, int64_t height, int64_t width, int64_t m, int64_t n, const T* g,
+                             const int64_t* rows, const int64_t* columns, double divisor, T* dx) {
     parallel(planes, grain_of(height * width + m * n), [&](int64_t begin, int64_t end) {
         for (int64_t plane = begin; plane < end; plane++) {
-            const T* given = static_cast<const T*>(g) + plane * m * n;
-            T* to = static_cast<T*>(dx) + plane * height * width;
-            __builtin_memset(to, 0, height * width * sizeof(T));
+            const T* given = g + plane * m * n;
+            T* to = dx + plane * height * width;
+            clear(height * width, to);
             for (const int64_t* r = rows; r < rows + 3 * m; r += 3) {
                 for (const int64_t* c = columns; c < columns + 3 * n; c += 3) {
                     const T share = T(*given++ / (divisor != 0 ? divisor : double(r[2] * c[2])));
@@ -232,14 +232,10 @@ void average_pool2d_backward(int64_t planes, int64_t height, int64_t width, int6
 }  // namespace
 
 void fill_pooling(Kernels& k) {
-    k.max_pool2d[0] = max_pool2d<float>;
-    k.max_pool2d[1] = max_pool2d<double>;
-    k.max_pool2d_backward[0] = max_pool2d_backward<float>;
-    k.max_pool2d_backward[1] = max_pool2d_backward<double>;
-    k.average_pool2d[0] = average_pool2d<float>;
-    k.average_pool2d[1] = average_pool2d<double>;
-    k.average_pool2d_backward[0] = average_pool2d_backward<float>;
-    k.average_pool2d_backward[1] = average_pool2d_backward<double>;
+    MG_FLOATS(max_pool2d);
+    MG_FLOATS(max_pool2d_backward);
+    MG_FLOATS(average_pool2d);
+    MG_FLOATS(average_pool2d_backward);
 }
 
 }  // namespace mg::MG_ISA

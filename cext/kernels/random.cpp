@@ -29,32 +29,22 @@ void draw(uint64_t seed, uint64_t block, Bits* bits) {
 // fill(bits, begin, count) for the values from `begin` on, at most BATCH at a time
 template <class Bits, class Fill>
 void each_batch(uint64_t seed, uint64_t offset, int64_t n, Fill fill) {
-    parallel((n + BATCH - 1) / BATCH, GRAIN, [=](int64_t first, int64_t last) {
+    parallel(ceil_divide(n, BATCH), GRAIN, [=](int64_t first, int64_t last) {
         Bits bits[BATCH];
         for (int64_t i = first; i < last; i++) {
             draw(seed, offset + static_cast<uint64_t>(i * BLOCKS), bits);
-            fill(bits, i * BATCH, n - i * BATCH < BATCH ? n - i * BATCH : BATCH);
+            fill(bits, i * BATCH, minimum(n - i * BATCH, BATCH));
         }
     });
 }
-
-template <class T>
-struct BitsOf {
-    using type = uint32_t;
-};
-template <>
-struct BitsOf<double> {
-    using type = uint64_t;
-};
 
 MG_INLINE float below(float x) { return __builtin_nextafterf(x, -__builtin_inff()); }
 MG_INLINE double below(double x) { return __builtin_nextafter(x, -__builtin_inf()); }
 
 template <class T>
-void uniform(uint64_t seed, uint64_t offset, int64_t n, double low, double high, void* y_) {
-    T* y = static_cast<T*>(y_);
+void uniform(uint64_t seed, uint64_t offset, int64_t n, double low, double high, T* y) {
     const T start = T(low), length = T(high - low), end = T(high) > start ? below(T(high)) : start;
-    each_batch<typename BitsOf<T>::type>(seed, offset, n, [=](const auto* bits, int64_t begin, int64_t count) {
+    each_batch<Word<T>>(seed, offset, n, [=](const auto* bits, int64_t begin, int64_t count) {
 #pragma omp simd
         for (int64_t i = 0; i < count; i++) {
             const T v = start + length * unit(bits[i]);
@@ -89,9 +79,8 @@ MG_INLINE void circle(Bits bits, T& cosine, T& sine) {
 
 // Box and Muller 1958: values 2i and 2i + 1 are r cos(2 pi u) and r sin(2 pi u) with r = sqrt(-2 log v)
 template <class T>
-void normal(uint64_t seed, uint64_t offset, int64_t n, double mean, double std, void* y_) {
-    using Bits = typename BitsOf<T>::type;
-    T* y = static_cast<T*>(y_);
+void normal(uint64_t seed, uint64_t offset, int64_t n, double mean, double std, T* y) {
+    using Bits = Word<T>;
     const T center = T(mean), spread = T(std);
     each_batch<Bits>(seed, offset, n, [=](const Bits* bits, int64_t begin, int64_t count) {
         T value[BATCH];
@@ -120,9 +109,7 @@ void integers(uint64_t seed, uint64_t offset, int64_t n, int64_t low, int64_t hi
 }
 
 template <class T>
-void dropout(uint64_t seed, uint64_t offset, int64_t n, double p, const void* x_, void* y_, bool* keep) {
-    const T* x = static_cast<const T*>(x_);
-    T* y = static_cast<T*>(y_);
+void dropout(uint64_t seed, uint64_t offset, int64_t n, double p, const T* x, T* y, bool* keep) {
     const T scale = T(1 / (1 - p));
     const float threshold = float(p);
     each_batch<uint32_t>(seed, offset, n, [=](const uint32_t* bits, int64_t begin, int64_t count) {
@@ -141,13 +128,10 @@ void dropout(uint64_t seed, uint64_t offset, int64_t n, double p, const void* x_
 }  // namespace
 
 void fill_random(Kernels& k) {
-    k.uniform[0] = uniform<float>;
-    k.uniform[1] = uniform<double>;
-    k.normal[0] = normal<float>;
-    k.normal[1] = normal<double>;
     k.integers = integers;
-    k.dropout[0] = dropout<float>;
-    k.dropout[1] = dropout<double>;
+    MG_FLOATS(uniform);
+    MG_FLOATS(normal);
+    MG_FLOATS(dropout);
 }
 
 }  // namespace mg::MG_ISA

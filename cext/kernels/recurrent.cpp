@@ -41,15 +41,6 @@ struct Rows : Recurrence {
     bool ends_at(int64_t t, int64_t n) const { return t + 1 == (lengths ? lengths[n] : steps); }
 };
 
-template <class T>
-MG_INLINE void copy(int64_t n, const T* from, T* to) {
-    __builtin_memcpy(to, from, sizeof(T) * static_cast<unsigned long>(n));
-}
-template <class T>
-MG_INLINE void clear(int64_t n, T* to) {
-    __builtin_memset(to, 0, sizeof(T) * static_cast<unsigned long>(n));
-}
-
 // ---- gates --------------------------------------------------------------------------------------------------------
 
 // y = 1/(1 + e^-y), or with a slope clip(slope y + 1/2, 0, 1)
@@ -130,11 +121,6 @@ MG_INLINE void normalized_backward(int64_t width, const T* x, const Kept<T>& s, 
 template <class T>
 int64_t added_columns(const Rows<T>& r) {
     return r.cell == GRU ? 2 * r.hidden : r.columns;
-}
-
-template <class T>
-MG_INLINE T* offset(T* p, int64_t i) {
-    return p ? p + i : nullptr;
 }
 
 // a = u + x for row (t, n); z may be a
@@ -346,7 +332,7 @@ T* scratch_of(const Rows<T>& r, int64_t block) {
 
 template <class T>
 void pack_panels(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, T* panels) {
-    parallel((n + PANEL<T> - 1) / PANEL<T>, 1 + GRAIN / (k * PANEL<T>), [=](int64_t first, int64_t last) {
+    parallel(ceil_divide(n, PANEL<T>), 1 + GRAIN / (k * PANEL<T>), [=](int64_t first, int64_t last) {
         for (int64_t i = first; i < last; i++)
             pack_panel(k, n, b, row_step, column_step, i * PANEL<T>, panels + i * k * PANEL<T>);
     });
@@ -357,12 +343,11 @@ void pack_panels(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t col
 template <class T>
 void multiply_once(int64_t rows, int64_t k, int64_t n, const T* a, const T* b, int64_t row_step, int64_t column_step,
                    const T* bias, bool accumulate, T* c, T* panels) {
-    parallel((n + PANEL<T> - 1) / PANEL<T>, 1 + GRAIN / (k * PANEL<T> * rows), [=](int64_t first, int64_t last) {
+    parallel(ceil_divide(n, PANEL<T>), 1 + GRAIN / (k * PANEL<T> * rows), [=](int64_t first, int64_t last) {
         T* panel = panels + first * k * PANEL<T>;
         for (int64_t j = first * PANEL<T>; j < last * PANEL<T> && j < n; j += PANEL<T>) {
             pack_panel(k, n, b, row_step, column_step, j, panel);
-            multiply_panels(rows, k, n - j < PANEL<T> ? n - j : PANEL<T>, a, k, panel, offset(bias, j), accumulate,
-                            c + j, n);
+            multiply_panels(rows, k, minimum(n - j, PANEL<T>), a, k, panel, offset(bias, j), accumulate, c + j, n);
         }
     });
 }
@@ -379,9 +364,9 @@ void recurrent(const Recurrence& recurrence) {
                       static_cast<const T*>(r.bias), false, r.row(r.z, 0, 0, columns), panels);
     else
         pack_panels(H, columns, static_cast<const T*>(r.w), 1, H, panels);
-    parallel((r.batch + r.block - 1) / r.block, 1, [&](int64_t first, int64_t last) {
+    parallel(ceil_divide(r.batch, r.block), 1, [&](int64_t first, int64_t last) {
         for (int64_t b = first; b < last; b++) {
-            const int64_t begin = b * r.block, end = begin + r.block < r.batch ? begin + r.block : r.batch;
+            const int64_t begin = b * r.block, end = minimum(begin + r.block, r.batch);
             Scratch<T> scratch{};
             scratch.m = scratch_of(r, b);
             for (int64_t t = 0; t < r.steps; t++) {
@@ -424,7 +409,7 @@ MG_INLINE void flush(int64_t n, T* sum, double* total) {
 template <class T>
 void recurrent_backward(const Recurrence& recurrence) {
     const Rows<T> r(recurrence);
-    const int64_t H = r.hidden, columns = r.columns, blocks = (r.batch + r.block - 1) / r.block;
+    const int64_t H = r.hidden, columns = r.columns, blocks = ceil_divide(r.batch, r.block);
     T* panels = static_cast<T*>(r.scratch);
     const bool once = r.steps == 1 && r.batch > 0;
     if (!once) pack_panels(columns, H, static_cast<const T*>(r.w), H, 1, panels);
@@ -432,7 +417,7 @@ void recurrent_backward(const Recurrence& recurrence) {
     const int64_t affine = 2 * (columns + H);
     parallel(blocks, 1, [&](int64_t first, int64_t last) {
         for (int64_t b = first; b < last; b++) {
-            const int64_t begin = b * r.block, end = begin + r.block < r.batch ? begin + r.block : r.batch;
+            const int64_t begin = b * r.block, end = minimum(begin + r.block, r.batch);
             T* rows = scratch_of(r, b);
             Scratch<T> scratch{};
             scratch.m = rows;
@@ -501,10 +486,8 @@ void recurrent_backward(const Recurrence& recurrence) {
 }  // namespace
 
 void fill_recurrent(Kernels& k) {
-    k.recurrent[0] = recurrent<float>;
-    k.recurrent[1] = recurrent<double>;
-    k.recurrent_backward[0] = recurrent_backward<float>;
-    k.recurrent_backward[1] = recurrent_backward<double>;
+    MG_FLOATS(recurrent);
+    MG_FLOATS(recurrent_backward);
 }
 
 }  // namespace mg::MG_ISA

@@ -11,50 +11,16 @@ namespace {
 
 constexpr int64_t TILE = 256;  // columns reduced at a time
 
-constexpr int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
-constexpr int64_t maximum(int64_t a, int64_t b) { return a > b ? a : b; }
-
-// The type in which T is added and multiplied: integers wrap around.
-template <class T>
-struct Wrapping {
-    using type = T;
-};
-template <>
-struct Wrapping<int32_t> {
-    using type = uint32_t;
-};
-template <>
-struct Wrapping<int64_t> {
-    using type = uint64_t;
-};
 // The type in which blocks of T are summed.
 template <class T>
-struct Wide : Wrapping<T> {};
-template <>
-struct Wide<float> {
-    using type = double;
-};
-
-// Unsigned integers by size
-template <int bytes>
-struct Word {
-    using type = uint8_t;
-};
-template <>
-struct Word<4> {
-    using type = uint32_t;
-};
-template <>
-struct Word<8> {
-    using type = uint64_t;
-};
+using Wide = std::conditional_t<std::is_same_v<T, float>, double, Wrapping<T>>;
 
 // An operation reads elements and combines them: BLOCK rows in Lane, blocks in Total; with BLOCK 0 all rows in Total.
 
 template <class T>
 struct Sum {
-    using Lane = typename Wrapping<T>::type;
-    using Total = typename Wide<T>::type;
+    using Lane = Wrapping<T>;
+    using Total = Wide<T>;
     using Result = T;
     static constexpr int64_t BLOCK = 32;
     static constexpr Lane start() { return 0; }
@@ -76,7 +42,7 @@ struct Sum {
 
 template <class T>
 struct Product {
-    using Total = typename Wrapping<T>::type;
+    using Total = Wrapping<T>;
     using Result = T;
     static constexpr int64_t BLOCK = 0;
     static constexpr Total start() { return 1; }
@@ -129,7 +95,7 @@ struct Extreme {
 
 template <class T, bool all>
 struct Truth {
-    using Total = typename Word<sizeof(T)>::type;
+    using Total = Word<T>;
     using Result = bool;
     static constexpr int64_t BLOCK = 0;
     static constexpr Total start() { return all; }
@@ -236,10 +202,8 @@ void over_tiles(int64_t outer, int64_t n, int64_t inner, Tile tile, Combine comb
 }
 
 template <class Op, class T>
-void reduce(int64_t outer, int64_t n, int64_t inner, const void* x_, void* y_) {
+void reduce(int64_t outer, int64_t n, int64_t inner, const T* x, typename Op::Result* y) {
     using Total = typename Op::Total;
-    const T* x = static_cast<const T*>(x_);
-    auto* y = static_cast<typename Op::Result*>(y_);
     over_tiles<Total>(
         outer, n, inner,
         [=](int64_t o, int64_t j, int64_t rows, int64_t c, int64_t columns, Total* total) {
@@ -279,7 +243,7 @@ int64_t find_extreme(int64_t n, const T* row, T best) {
 // vectors.
 template <class Op, class T>
 void find_extremes(int64_t rows, int64_t stride, int64_t columns, const T* x, int64_t* where) {
-    using Place = typename Word<sizeof(T) == 8 ? 8 : 4>::type;
+    using Place = typename WordOf<sizeof(T) == 8 ? 8 : 4>::type;
     constexpr int64_t BLOCK = 1 << 30;
     T best[TILE];
     Place place[TILE];
@@ -301,10 +265,8 @@ void find_extremes(int64_t rows, int64_t stride, int64_t columns, const T* x, in
 }
 
 template <class T, bool largest>
-void arg_extreme(int64_t outer, int64_t n, int64_t inner, const void* x_, void* y_) {
+void arg_extreme(int64_t outer, int64_t n, int64_t inner, const T* x, int64_t* y) {
     using Op = Extreme<T, largest>;
-    const T* x = static_cast<const T*>(x_);
-    int64_t* y = static_cast<int64_t*>(y_);
     if (inner == 1) {
         parallel(outer, 1 + GRAIN / (1 + n), [=](int64_t begin, int64_t end) {
             for (int64_t o = begin; o < end; o++) {
@@ -315,7 +277,7 @@ void arg_extreme(int64_t outer, int64_t n, int64_t inner, const void* x_, void* 
         });
         return;
     }
-    const int64_t tiles = (inner + TILE - 1) / TILE;
+    const int64_t tiles = ceil_divide(inner, TILE);
     parallel(outer * tiles, 1 + GRAIN / (1 + n * minimum(inner, TILE)), [=](int64_t begin, int64_t end) {
         for (int64_t job = begin; job < end; job++) {
             const int64_t o = job / tiles, first = job % tiles * TILE;
@@ -385,9 +347,7 @@ void tile_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, Mom
 }
 
 template <class T>
-void moments(int64_t outer, int64_t n, int64_t inner, const void* x_, void* mean_, void* m2_) {
-    const T* x = static_cast<const T*>(x_);
-    T *mean = static_cast<T*>(mean_), *m2 = static_cast<T*>(m2_);
+void moments(int64_t outer, int64_t n, int64_t inner, const T* x, T* mean, T* m2) {
     over_tiles<Moments>(
         outer, n, inner,
         [=](int64_t o, int64_t j, int64_t rows, int64_t c, int64_t columns, Moments* y) {
@@ -409,7 +369,7 @@ void moments(int64_t outer, int64_t n, int64_t inner, const void* x_, void* mean
 template <class T, int rows>
 MG_INLINE void cumulative_rows(int64_t n, const T* x, T* y) {
     constexpr int LINE = 64 / sizeof(T);
-    typename Wide<T>::type sum[rows] = {};
+    Wide<T> sum[rows] = {};
     T block[rows][LINE];
     for (int64_t j = 0; j < n; j += LINE) {
         const int columns = n - j < LINE ? int(n - j) : LINE;
@@ -417,7 +377,7 @@ MG_INLINE void cumulative_rows(int64_t n, const T* x, T* y) {
             for (int c = 0; c < columns; c++) block[r][c] = x[r * n + j + c];
         for (int c = 0; c < columns; c++) {
 #pragma GCC unroll 4
-            for (int r = 0; r < rows; r++) block[r][c] = T(sum[r] += typename Wide<T>::type(block[r][c]));
+            for (int r = 0; r < rows; r++) block[r][c] = T(sum[r] += Wide<T>(block[r][c]));
         }
         for (int r = 0; r < rows; r++)
             for (int c = 0; c < columns; c++) y[r * n + j + c] = block[r][c];
@@ -425,10 +385,8 @@ MG_INLINE void cumulative_rows(int64_t n, const T* x, T* y) {
 }
 
 template <class T>
-void cumulative_sum(int64_t outer, int64_t n, int64_t inner, const void* x_, void* y_) {
-    using Total = typename Wide<T>::type;
-    const T* x = static_cast<const T*>(x_);
-    T* y = static_cast<T*>(y_);
+void cumulative_sum(int64_t outer, int64_t n, int64_t inner, const T* x, T* y) {
+    using Total = Wide<T>;
     if (inner == 1) {
         constexpr int ROWS = 4;
         parallel(outer, ROWS * (1 + GRAIN / (1 + n * ROWS)), [=](int64_t begin, int64_t end) {
@@ -437,7 +395,7 @@ void cumulative_sum(int64_t outer, int64_t n, int64_t inner, const void* x_, voi
         });
         return;
     }
-    const int64_t tiles = (inner + TILE - 1) / TILE;
+    const int64_t tiles = ceil_divide(inner, TILE);
     parallel(outer * tiles, 1 + GRAIN / (1 + n * minimum(inner, TILE)), [=](int64_t begin, int64_t end) {
         for (int64_t job = begin; job < end; job++) {
             const int64_t first = job % tiles * TILE, columns = minimum(TILE, inner - first);
@@ -457,19 +415,19 @@ void cumulative_sum(int64_t outer, int64_t n, int64_t inner, const void* x_, voi
 
 template <class T>
 void fill(Kernels& k, DType dtype) {
-    k.reduce[ARGMAX][dtype] = arg_extreme<T, true>;
-    k.reduce[ARGMIN][dtype] = arg_extreme<T, false>;
-    k.reduce[ANY][dtype] = reduce<Truth<T, false>, T>;
-    k.reduce[ALL][dtype] = reduce<Truth<T, true>, T>;
+    put_kernel<arg_extreme<T, true>>(k.reduce[ARGMAX][dtype]);
+    put_kernel<arg_extreme<T, false>>(k.reduce[ARGMIN][dtype]);
+    put_kernel<reduce<Truth<T, false>, T>>(k.reduce[ANY][dtype]);
+    put_kernel<reduce<Truth<T, true>, T>>(k.reduce[ALL][dtype]);
     if constexpr (sizeof(T) == 1) {
         k.reduce[MAX][dtype] = k.reduce[ANY][dtype];
         k.reduce[MIN][dtype] = k.reduce[ALL][dtype];
     } else {
-        k.reduce[MAX][dtype] = reduce<Extreme<T, true>, T>;
-        k.reduce[MIN][dtype] = reduce<Extreme<T, false>, T>;
-        k.reduce[SUM][dtype] = reduce<Sum<T>, T>;
-        k.reduce[PROD][dtype] = reduce<Product<T>, T>;
-        k.cumulative_sum[dtype] = cumulative_sum<T>;
+        put_kernel<reduce<Extreme<T, true>, T>>(k.reduce[MAX][dtype]);
+        put_kernel<reduce<Extreme<T, false>, T>>(k.reduce[MIN][dtype]);
+        put_kernel<reduce<Sum<T>, T>>(k.reduce[SUM][dtype]);
+        put_kernel<reduce<Product<T>, T>>(k.reduce[PROD][dtype]);
+        put_kernel<cumulative_sum<T>>(k.cumulative_sum[dtype]);
     }
 }
 
@@ -481,8 +439,7 @@ void fill_reduce(Kernels& k) {
     fill<int64_t>(k, INT64);
     fill<float>(k, FLOAT32);
     fill<double>(k, FLOAT64);
-    k.moments[0] = moments<float>;
-    k.moments[1] = moments<double>;
+    MG_FLOATS(moments);
 }
 
 }  // namespace mg::MG_ISA

@@ -76,37 +76,27 @@ void each_tile(int64_t outer, int64_t n, int64_t inner, bool reverse, Run run) {
         });
         return;
     }
-    const int64_t wide = inner < TILE ? inner : TILE, tiles = (inner + TILE - 1) / TILE;
+    const int64_t wide = minimum(inner, TILE), tiles = ceil_divide(inner, TILE);
     parallel(outer * tiles, 1 + GRAIN / (1 + n * wide), [=](int64_t begin, int64_t end) {
         for (int64_t job = begin; job < end; job++) {
             const int64_t o = job / tiles, first = job % tiles * TILE, left = inner - first;
-            run.template operator()<0>(Tile{left < TILE ? left : TILE, n, reverse ? -inner : inner},
+            run.template operator()<0>(Tile{minimum(left, TILE), n, reverse ? -inner : inner},
                                        (o * n + (reverse ? n - 1 : 0)) * inner + first, o * inner + first);
         }
     });
 }
 
 template <class T>
-MG_INLINE T* offset(T* p, int64_t n) {
-    return p ? p + n : nullptr;
-}
-
-template <class T>
-void linear_scan(int64_t outer, int64_t n, int64_t inner, int32_t reverse, const void* a_, const void* b_,
-                 const void* initial_, void* h_) {
-    const T *a = static_cast<const T*>(a_), *b = static_cast<const T*>(b_), *initial = static_cast<const T*>(initial_);
-    T* h = static_cast<T*>(h_);
+void linear_scan(int64_t outer, int64_t n, int64_t inner, int32_t reverse, const T* a, const T* b, const T* initial,
+                 T* h) {
     each_tile(outer, n, inner, reverse, [=]<int rows>(const Tile& t, int64_t at, int64_t first) {
         scan<T, rows>(t, a + at, b + at, offset(initial, first), h + at);
     });
 }
 
 template <class T>
-void linear_scan_backward(int64_t outer, int64_t n, int64_t inner, int32_t reverse, const void* a_, const void* h_,
-                          const void* initial_, const void* g_, void* da_, void* db_, void* dinitial_) {
-    const T *a = static_cast<const T*>(a_), *h = static_cast<const T*>(h_), *g = static_cast<const T*>(g_);
-    const T* initial = static_cast<const T*>(initial_);
-    T *da = static_cast<T*>(da_), *db = static_cast<T*>(db_), *dinitial = static_cast<T*>(dinitial_);
+void linear_scan_backward(int64_t outer, int64_t n, int64_t inner, int32_t reverse, const T* a, const T* h,
+                          const T* initial, const T* g, T* da, T* db, T* dinitial) {
     each_tile(outer, n, inner, reverse, [=]<int rows>(const Tile& t, int64_t at, int64_t first) {
         const int64_t last = at + (n - 1) * t.step;
         scan_backward<T, rows>(t, a + last, offset(h, last), offset(initial, first), g + last, offset(da, last),
@@ -114,17 +104,11 @@ void linear_scan_backward(int64_t outer, int64_t n, int64_t inner, int32_t rever
     });
 }
 
-template <class T>
-void fill(Kernels& k, int i) {
-    k.linear_scan[i] = linear_scan<T>;
-    k.linear_scan_backward[i] = linear_scan_backward<T>;
-}
-
 }  // namespace
 
 void fill_scan(Kernels& k) {
-    fill<float>(k, 0);
-    fill<double>(k, 1);
+    MG_FLOATS(linear_scan);
+    MG_FLOATS(linear_scan_backward);
 }
 
 }  // namespace mg::MG_ISA

@@ -31,10 +31,10 @@ LogSumExp<T> log_sum_exp(int64_t width, const T* x) {
 
 // y = exp(x - max x) / sum exp(x - max x)
 template <class T>
-void softmax(int64_t rows, int64_t width, const void* x_, void* y_) {
+void softmax(int64_t rows, int64_t width, const T* all_x, T* all_y) {
     each_row(rows, width, [=](int64_t r) {
-        const T* x = static_cast<const T*>(x_) + r * width;
-        T* y = static_cast<T*>(y_) + r * width;
+        const T* x = all_x + r * width;
+        T* y = all_y + r * width;
         const T inverse = T(1 / sum_exp(width, x, largest(width, x), y));
         sweep<T, 4>(0, width, [&](auto at, int) MG_INLINED { at.store(y, at.load(y) * inverse); });
     });
@@ -42,10 +42,10 @@ void softmax(int64_t rows, int64_t width, const void* x_, void* y_) {
 
 // dx = y (g - sum(g y))
 template <class T>
-void softmax_backward(int64_t rows, int64_t width, const void* y_, const void* g_, void* dx_) {
+void softmax_backward(int64_t rows, int64_t width, const T* all_y, const T* all_g, T* all_dx) {
     each_row(rows, width, [=](int64_t r) {
-        const T *y = static_cast<const T*>(y_) + r * width, *g = static_cast<const T*>(g_) + r * width;
-        T* dx = static_cast<T*>(dx_) + r * width;
+        const T *y = all_y + r * width, *g = all_g + r * width;
+        T* dx = all_dx + r * width;
         double total = 0;
         sums<T, 1, 4>(width, &total, [&](auto at, auto& sum) MG_INLINED { sum[0] += at.load(g) * at.load(y); });
         const T mean = T(total);
@@ -55,10 +55,10 @@ void softmax_backward(int64_t rows, int64_t width, const void* y_, const void* g
 
 // y = x - log sum exp x
 template <class T>
-void log_softmax(int64_t rows, int64_t width, const void* x_, void* y_) {
+void log_softmax(int64_t rows, int64_t width, const T* all_x, T* all_y) {
     each_row(rows, width, [=](int64_t r) {
-        const T* x = static_cast<const T*>(x_) + r * width;
-        T* y = static_cast<T*>(y_) + r * width;
+        const T* x = all_x + r * width;
+        T* y = all_y + r * width;
         const auto [shift, log] = log_sum_exp(width, x);
         const T shift_ = shift, log_ = log;
         sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED { at.store(y, at.load(x) - shift_ - log_); });
@@ -67,10 +67,10 @@ void log_softmax(int64_t rows, int64_t width, const void* x_, void* y_) {
 
 // dx = g - exp(y) sum(g)
 template <class T>
-void log_softmax_backward(int64_t rows, int64_t width, const void* y_, const void* g_, void* dx_) {
+void log_softmax_backward(int64_t rows, int64_t width, const T* all_y, const T* all_g, T* all_dx) {
     each_row(rows, width, [=](int64_t r) {
-        const T *y = static_cast<const T*>(y_) + r * width, *g = static_cast<const T*>(g_) + r * width;
-        T* dx = static_cast<T*>(dx_) + r * width;
+        const T *y = all_y + r * width, *g = all_g + r * width;
+        T* dx = all_dx + r * width;
         double total = 0;
         sums<T, 1, 4>(width, &total, [&](auto at, auto& sum) MG_INLINED { sum[0] += at.load(g); });
         const T sum = T(total);
@@ -80,21 +80,20 @@ void log_softmax_backward(int64_t rows, int64_t width, const void* y_, const voi
 }
 
 template <class T>
-void logsumexp(int64_t rows, int64_t width, const void* x, void* y) {
+void logsumexp(int64_t rows, int64_t width, const T* x, T* y) {
     each_row(rows, width, [=](int64_t r) {
-        const auto lse = log_sum_exp(width, static_cast<const T*>(x) + r * width);
-        static_cast<T*>(y)[r] = lse.shift + lse.log;
+        const auto lse = log_sum_exp(width, x + r * width);
+        y[r] = lse.shift + lse.log;
     });
 }
 
 // loss = (1 - s) w_t (lse - z_t) + s/width sum_c w_c (lse - z_c)
 template <class T>
-void cross_entropy(int64_t rows, int64_t width, const void* z_, const int64_t* labels, int64_t ignore, const void* w_,
-                   double smoothing, void* loss_, void* lse_) {
-    const T* w = static_cast<const T*>(w_);
+void cross_entropy(int64_t rows, int64_t width, const T* all_z, const int64_t* labels, int64_t ignore, const T* w,
+                   double smoothing, T* losses, T* all_lse) {
     each_row(rows, width, [=](int64_t r) {
-        const T* z = static_cast<const T*>(z_) + r * width;
-        T &loss = static_cast<T*>(loss_)[r], &lse = static_cast<T*>(lse_)[r];
+        const T* z = all_z + r * width;
+        T &loss = losses[r], &lse = all_lse[r];
         const int64_t t = labels[r];
         loss = lse = 0;
         if (t == ignore) return;
@@ -114,10 +113,8 @@ void cross_entropy(int64_t rows, int64_t width, const void* z_, const int64_t* l
 
 // dz = g (softmax(z) ((1 - s) w_t + s/width sum_k w_k) - (1 - s) w_t [c = t] - s/width w_c)
 template <class T>
-void cross_entropy_backward(int64_t rows, int64_t width, const void* z_, const int64_t* labels, int64_t ignore,
-                            const void* w_, double smoothing, const void* lse, const void* g_, int64_t g_stride,
-                            void* dz_) {
-    const T* w = static_cast<const T*>(w_);
+void cross_entropy_backward(int64_t rows, int64_t width, const T* all_z, const int64_t* labels, int64_t ignore,
+                            const T* w, double smoothing, const T* lse, const T* all_g, int64_t g_stride, T* all_dz) {
     double all = 0;
     if (w && smoothing != 0) {
         sums<T, 1, 4>(width, &all, [&](auto at, auto& sum) MG_INLINED { sum[0] += at.load(w); });
@@ -126,16 +123,16 @@ void cross_entropy_backward(int64_t rows, int64_t width, const void* z_, const i
     }
     const double even = smoothing / double(width);
     each_row(rows, width, [=](int64_t r) {
-        const T* z = static_cast<const T*>(z_) + r * width;
-        T* dz = static_cast<T*>(dz_) + r * width;
+        const T* z = all_z + r * width;
+        T* dz = all_dz + r * width;
         const int64_t t = labels[r];
         if (t == ignore) {
             for (int64_t c = 0; c < width; c++) dz[c] = 0;
             return;
         }
         // lse is rounded: dividing by the sum, which should be 1, restores the digits
-        const double g = static_cast<const T*>(g_)[r * g_stride], label = (1 - smoothing) * (w ? w[t] : 1);
-        const double sum = sum_exp(width, z, static_cast<const T*>(lse)[r], dz);
+        const double g = all_g[r * g_stride], label = (1 - smoothing) * (w ? w[t] : 1);
+        const double sum = sum_exp(width, z, lse[r], dz);
         const T scale = T(g * (label + even * all) / sum), rest = T(g * even);
         sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED {
             Vector<T> v = at.load(dz) * scale;
@@ -146,22 +143,16 @@ void cross_entropy_backward(int64_t rows, int64_t width, const void* z_, const i
     });
 }
 
-template <class T>
-void fill(Kernels& k, int i) {
-    k.softmax[i] = softmax<T>;
-    k.softmax_backward[i] = softmax_backward<T>;
-    k.log_softmax[i] = log_softmax<T>;
-    k.log_softmax_backward[i] = log_softmax_backward<T>;
-    k.logsumexp[i] = logsumexp<T>;
-    k.cross_entropy[i] = cross_entropy<T>;
-    k.cross_entropy_backward[i] = cross_entropy_backward<T>;
-}
-
 }  // namespace
 
 void fill_softmax(Kernels& k) {
-    fill<float>(k, 0);
-    fill<double>(k, 1);
+    MG_FLOATS(softmax);
+    MG_FLOATS(softmax_backward);
+    MG_FLOATS(log_softmax);
+    MG_FLOATS(log_softmax_backward);
+    MG_FLOATS(logsumexp);
+    MG_FLOATS(cross_entropy);
+    MG_FLOATS(cross_entropy_backward);
 }
 
 }  // namespace mg::MG_ISA
