@@ -68,7 +68,7 @@ cdef class Backend:
     cpdef normal(self, uint64_t seed, uint64_t offset, double mean, double std, Array out)
     cpdef integers(self, uint64_t seed, uint64_t offset, int64_t low, int64_t high, Array out)
     cpdef dropout(self, uint64_t seed, uint64_t offset, double p, Array x, Array y, Array keep)
-    cpdef optimize(self, str rule, list p, list g, list s1, list s2, list s3, dict step)
+    cpdef optimize(self, rule, list p, list g, list states, tuple numbers)
     cpdef double sum_of_squares(self, list g) except *
 
 cdef Backend backend(Array x)

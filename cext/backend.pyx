@@ -362,9 +362,9 @@ cdef class Backend:
         """keep (bool) with probability 1 - p; y = x keep / (1 - p)."""
         raise NotImplementedError
 
-    cpdef optimize(self, str rule, list p: list[Tensor], list g: list[Tensor], list s1: list[Tensor] | None,
-                   list s2: list[Tensor] | None, list s3: list[Tensor] | None, dict step: dict[str, Any]):
-        """One step of the optimizer `rule` on all tensors of the lists; state lists may be None."""
+    cpdef optimize(self, rule: Rule, list p: list[Tensor], list g: list[Tensor],
+                   list states: list[list[Tensor] | None], tuple numbers: tuple[float, ...]):
+        """One step of an optimizer, a Rule of ops/optimizer, on all tensors of the lists; state lists may be None."""
         raise NotImplementedError
 
     cpdef double sum_of_squares(self, list g: list[Tensor]) except *:

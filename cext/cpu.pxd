@@ -18,9 +18,12 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
     cppclass Kernel:
         pass
     ctypedef void* Address "void*"
-    struct Update:
-        double lr, beta1, beta2, eps, weight_decay, momentum, dampening, correction1, correction2
-        int32_t nesterov, decoupled, first, centered
+    cppclass Update:
+        double* numbers
+    struct Rule:
+        const char* name
+        int count
+        Kernel* step
     struct Tensors:
         int64_t count
         const int64_t* sizes
@@ -98,10 +101,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         Kernel* take_along
         Kernel* add_along
         Kernel* ranked
-        Kernel* sgd
-        Kernel* adam
-        Kernel* rmsprop
-        Kernel* adagrad
+        const Rule* rules
         Kernel* uniform
         Kernel* normal
         Kernel integers

@@ -463,30 +463,20 @@ cdef class CPU(Backend):
 
     # ── optimizers ──
 
-    cpdef optimize(self, str rule, list p, list g, list s1, list s2, list s3, dict step):
-        cdef Update s
-        s.lr, s.beta1, s.beta2 = step["lr"], step.get("beta1", 0), step.get("beta2", 0)
-        s.eps, s.weight_decay = step.get("eps", 0), step.get("weight_decay", 0)
-        s.momentum, s.dampening = step.get("momentum", 0), step.get("dampening", 0)
-        s.correction1, s.correction2 = step.get("correction1", 1), step.get("correction2", 1)
-        s.nesterov, s.decoupled = step.get("nesterov", False), step.get("decoupled", False)
-        s.first, s.centered = step.get("first", False), step.get("centered", False)
-        cdef TensorList tensors = TensorList(p, g, s1, s2, s3)
-        cdef int k = (<Array>p[0]).code - FLOAT32
-        if rule == "sgd":
-            launch(tensors.total, kernels.sgd[k], tensors.list, s)
-        elif rule == "adam":
-            launch(tensors.total, kernels.adam[k], tensors.list, s)
-        elif rule == "rmsprop":
-            launch(tensors.total, kernels.rmsprop[k], tensors.list, s)
-        elif rule == "adagrad":
-            launch(tensors.total, kernels.adagrad[k], tensors.list, s)
-        else:
-            raise ValueError(f"[optimize] expected sgd, adam, rmsprop or adagrad, got {rule!r}")
+    cpdef optimize(self, rule, list p, list g, list states, tuple numbers):
+        cdef TensorList tensors = TensorList([p, g, *states])
+        cdef const Rule* found = rule_of(rule.name.encode())
+        cdef Update step
+        cdef int i
+        if len(numbers) != found.count:
+            raise TypeError(f"[{rule.name}] expected {found.count} numbers, got {numbers}")
+        for i in range(found.count):
+            step.numbers[i] = numbers[i]
+        launch(tensors.total, found.step[(<Array>p[0]).code - FLOAT32], tensors.list, step)
 
     cpdef double sum_of_squares(self, list g) except *:
         refuse_in_capture("the norm of gradients as a Python number")
-        cdef TensorList tensors = TensorList(g, g, None, None, None)
+        cdef TensorList tensors = TensorList([g, g])
         return kernels.sum_of_squares[(<Array>g[0]).code - FLOAT32](tensors.list)
 
 
@@ -615,23 +605,35 @@ cdef int64_t slots_for(int64_t items):
     return min(max(items, 1), 8 * threads())
 
 
+cdef const Rule* rule_of(bytes name) except NULL:
+    """The update rule of that name."""
+    cdef const Rule* rule = kernels.rules
+    while rule.name != NULL:
+        if rule.name == name:
+            return rule
+        rule += 1
+    raise ValueError(f"[optimize] expected an update rule of optimizer.cpp, got {name.decode()}")
+
+
 cdef class TensorList:
     """The addresses and sizes of lists of arrays, as the optimizer kernels take them."""
     cdef Tensors list
     cdef int64_t total
     cdef void** columns
 
-    def __cinit__(self, list p, list g, list s1, list s2, list s3):
-        cdef int64_t n = len(p), i
+    def __cinit__(self, list lists):
+        cdef int64_t n = len(lists[0]), i
         self.columns = <void**>PyMem_Malloc(6 * n * sizeof(void*))
         cdef int64_t* sizes = <int64_t*>(self.columns + 5 * n)
         for i in range(n):
-            sizes[i] = (<Array>p[i]).count
+            sizes[i] = (<Array>lists[0][i]).count
             self.total += sizes[i]
         self.list.count, self.list.sizes = n, sizes
-        self.list.p = self.column(0, n, p)
-        self.list.g = <const void**>self.column(1, n, g)
-        self.list.s1, self.list.s2, self.list.s3 = self.column(2, n, s1), self.column(3, n, s2), self.column(4, n, s3)
+        lists = lists + [None] * (5 - len(lists))
+        self.list.p = self.column(0, n, lists[0])
+        self.list.g = <const void**>self.column(1, n, lists[1])
+        self.list.s1, self.list.s2 = self.column(2, n, lists[2]), self.column(3, n, lists[3])
+        self.list.s3 = self.column(4, n, lists[4])
 
     cdef void** column(self, int k, int64_t n, list xs):
         cdef void** start = self.columns + k * n

@@ -34,6 +34,7 @@ MODULES = {
     "minigrad.engine.dtype": "DType DTypeLike",
     "minigrad.engine.hooks": "HookHandle",
     "minigrad.engine.node": "Op",
+    "minigrad.engine.ops.optimizer": "Rule",
     "minigrad.engine.ops.recurrent": "Cell",
     "minigrad.engine.tape_table": "TapeTable",
     "minigrad.engine.tensor": "Tensor TensorLike",

@@ -28,12 +28,22 @@ enum Binary {
 
 enum Reduce { SUM, PROD, MAX, MIN, ANY, ALL, ARGMAX, ARGMIN, REDUCE_OPS };
 
-// The hyperparameters of one optimizer step, already combined by the caller; optimizer.cpp has the formulas.
-// Unused fields are 0.
+// The numbers of one optimizer step, in the order of the kernel's parameters in optimizer.cu. The optimizer has
+// combined its hyperparameters in double.
 struct Update {
-    double lr, beta1, beta2, eps, weight_decay, momentum, dampening;
-    double correction1, correction2;               // 1 - beta1^t, 1 - beta2^t
-    int32_t nesterov, decoupled, first, centered;  // first: momentum buffer not yet set
+    static constexpr int MOST = 12;
+    double numbers[MOST];
+
+    constexpr double operator[](int i) const { return numbers[i]; }
+};
+
+struct Tensors;
+
+// The update rule of an optimizer, which takes `count` numbers
+struct Rule {
+    const char* name;
+    int count;
+    void (*step[2])(const Tensors& list, const Update& step);  // for float32 and float64
 };
 
 // In the order of KINDS and NORMS in ops/recurrent.pyx
@@ -251,11 +261,8 @@ struct Kernels {
                            int64_t* index);
 
     // optimizer.cpp: every parameter of a list in one call
-    void (*sgd[FLOATS])(const Tensors& list, const Update& step);      // s1: momentum buffers or null
-    void (*adam[FLOATS])(const Tensors& list, const Update& step);     // s1: m, s2: v, s3: max v (amsgrad) or null
-    void (*rmsprop[FLOATS])(const Tensors& list, const Update& step);  // s1: v; s2: momentum, s3: mean g, or null
-    void (*adagrad[FLOATS])(const Tensors& list, const Update& step);  // s1: sum of squares
-    double (*sum_of_squares[FLOATS])(const Tensors& list);             // over all gradients, in double
+    const Rule* rules;                                      // the last one has no name
+    double (*sum_of_squares[FLOATS])(const Tensors& list);  // over all gradients, in double
 
     // random.cpp: Philox 4x32-10, value i depends only on (seed, offset + i/4), whatever the threads
     void (*uniform[FLOATS])(uint64_t seed, uint64_t offset, int64_t n, double low, double high,

@@ -111,8 +111,8 @@ MG_INLINE bool advance(Vector<T>& v, Vector<T> d, T keep, T fresh, Vector<T> oth
 // without momentum: p -= lr g, otherwise buffer = momentum buffer + (1 - dampening) g, at first g, and then
 // p -= lr buffer, nesterov: p -= lr (g + momentum buffer)
 template <class T>
-void sgd_without_momentum(const Tensors& list, const Update& step) {
-    const T lr = T(step.lr), decay = T(step.weight_decay);
+void sgd(const Tensors& list, const Update& step) {
+    const T lr = T(step[0]), decay = T(step[1]);
     update<T>(list, [=, &list](int64_t i) MG_INLINED {
         T* const p = array<T>(list.p, i);
         const T* const g = array<T>(list.g, i);
@@ -121,9 +121,8 @@ void sgd_without_momentum(const Tensors& list, const Update& step) {
 }
 template <class T, bool first>
 void sgd_with_momentum(const Tensors& list, const Update& step) {
-    const T lr = T(step.lr), decay = T(step.weight_decay), momentum = T(step.momentum);
-    const T fresh = T(1 - step.dampening);
-    const bool nesterov = step.nesterov;
+    const T lr = T(step[0]), decay = T(step[1]), momentum = T(step[2]), fresh = T(step[3]);
+    const bool nesterov = step[4];
     update<T>(list, [=, &list](int64_t i) MG_INLINED {
         T *const p = array<T>(list.p, i), *const buffer = array<T>(list.s1, i);
         const T* const g = array<T>(list.g, i);
@@ -136,21 +135,13 @@ void sgd_with_momentum(const Tensors& list, const Update& step) {
     });
 }
 
-template <class T>
-void sgd(const Tensors& list, const Update& step) {
-    const auto rule = step.first ? sgd_with_momentum<T, true> : sgd_with_momentum<T, false>;
-    (list.s1 ? rule : sgd_without_momentum<T>)(list, step);
-}
-
-// g += weight_decay p; decoupled (AdamW): p -= lr weight_decay p instead
+// g += weight_decay p; decoupled (AdamW): p = shrink p instead
 // m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2,  amsgrad: v' = v_max = max(v_max, v), otherwise v' = v
-// p -= lr/(1 - beta1^t) m / (sqrt(v')/sqrt(1 - beta2^t) + eps)
+// p -= rate m / (root sqrt(v') + eps)
 template <class T, bool amsgrad>
-void adam_variant(const Tensors& list, const Update& step) {
-    const T rate = T(step.lr / step.correction1), root = T(1 / __builtin_sqrt(step.correction2)), eps = T(step.eps);
-    const T beta1 = T(step.beta1), beta2 = T(step.beta2), fresh1 = T(1 - step.beta1), fresh2 = T(1 - step.beta2);
-    const T decay = T(step.decoupled ? 0 : step.weight_decay);
-    const T shrink = T(step.decoupled ? 1 - step.lr * step.weight_decay : 1);
+void adam(const Tensors& list, const Update& step) {
+    const T rate = T(step[0]), root = T(step[1]), eps = T(step[2]), beta1 = T(step[3]), beta2 = T(step[4]);
+    const T fresh1 = T(step[5]), fresh2 = T(step[6]), decay = T(step[7]), shrink = T(step[8]);
     update<T>(list, [=, &list](int64_t i) MG_INLINED {
         T *const p = array<T>(list.p, i), *const m = array<T>(list.s1, i), *const v = array<T>(list.s2, i);
         T* const top = amsgrad ? array<T>(list.s3, i) : nullptr;
@@ -178,18 +169,13 @@ void adam_variant(const Tensors& list, const Update& step) {
     });
 }
 
-template <class T>
-void adam(const Tensors& list, const Update& step) {
-    (list.s3 ? adam_variant<T, true> : adam_variant<T, false>)(list, step);
-}
-
-// g += weight_decay p,  v = alpha v + (1 - alpha) g^2 with alpha in beta2
+// g += weight_decay p,  v = alpha v + (1 - alpha) g^2
 // centered: a = alpha a + (1 - alpha) g,  r = sqrt(v - a^2) + eps, otherwise r = sqrt(v) + eps
 // p -= lr buffer with momentum, buffer = momentum buffer + g/r, otherwise p -= lr g/r
 template <class T, bool with_momentum, bool centered>
-void rmsprop_variant(const Tensors& list, const Update& step) {
-    const T lr = T(step.lr), decay = T(step.weight_decay), eps = T(step.eps), momentum = T(step.momentum);
-    const T alpha = T(step.beta2), fresh = T(1 - step.beta2);
+void rmsprop(const Tensors& list, const Update& step) {
+    const T lr = T(step[0]), decay = T(step[1]), eps = T(step[2]), alpha = T(step[3]), fresh = T(step[4]);
+    const T momentum = T(step[5]);
     update<T>(list, [=, &list](int64_t i) MG_INLINED {
         T *const p = array<T>(list.p, i), *const v = array<T>(list.s1, i);
         T* const buffer = with_momentum ? array<T>(list.s2, i) : nullptr;
@@ -222,17 +208,27 @@ void rmsprop_variant(const Tensors& list, const Update& step) {
 }
 
 template <class T>
-void rmsprop(const Tensors& list, const Update& step) {
+void sgd_any(const Tensors& list, const Update& step) {
+    (!list.s1 ? sgd<T> : step[6] ? sgd_with_momentum<T, true> : sgd_with_momentum<T, false>)(list, step);
+}
+
+template <class T>
+void rmsprop_any(const Tensors& list, const Update& step) {
     if (list.s2)
-        (list.s3 ? rmsprop_variant<T, true, true> : rmsprop_variant<T, true, false>)(list, step);
+        (list.s3 ? rmsprop<T, true, true> : rmsprop<T, true, false>)(list, step);
     else
-        (list.s3 ? rmsprop_variant<T, false, true> : rmsprop_variant<T, false, false>)(list, step);
+        (list.s3 ? rmsprop<T, false, true> : rmsprop<T, false, false>)(list, step);
+}
+
+template <class T>
+void adam_any(const Tensors& list, const Update& step) {
+    (list.s3 ? adam<T, true> : adam<T, false>)(list, step);
 }
 
 // g += weight_decay p,  s += g^2,  p -= lr g / (sqrt(s) + eps)
 template <class T>
 void adagrad(const Tensors& list, const Update& step) {
-    const T lr = T(step.lr), decay = T(step.weight_decay), eps = T(step.eps);
+    const T lr = T(step[0]), decay = T(step[1]), eps = T(step[2]);
     update<T>(list, [=, &list](int64_t i) MG_INLINED {
         T *const p = array<T>(list.p, i), *const s = array<T>(list.s1, i);
         const T* const g = array<T>(list.g, i);
@@ -265,13 +261,18 @@ double sum_of_squares(const Tensors& list) {
     return sum;
 }
 
+constexpr Rule RULES[] = {
+    {"sgd", 7, {sgd_any<float>, sgd_any<double>}},
+    {"adam", 10, {adam_any<float>, adam_any<double>}},
+    {"rmsprop", 8, {rmsprop_any<float>, rmsprop_any<double>}},
+    {"adagrad", 3, {adagrad<float>, adagrad<double>}},
+    {},
+};
+
 }  // namespace
 
 void fill_optimizer(Kernels& k) {
-    MG_FLOATS(sgd);
-    MG_FLOATS(adam);
-    MG_FLOATS(rmsprop);
-    MG_FLOATS(adagrad);
+    k.rules = RULES;
     MG_FLOATS(sum_of_squares);
 }
 

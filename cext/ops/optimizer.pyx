@@ -2,6 +2,7 @@
 
 The formulas are next to the kernels, in cext/kernels/optimizer.cpp.
 """
+cimport cython
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from libc.math cimport sqrt
@@ -52,14 +53,34 @@ cdef list contiguous(list grads):
     return [g if (<Array?>g).packed else g.contiguous() for g in grads]
 
 
-cdef int run(str rule, list params, list grads, list s1, list s2, list s3, dict step) except -1:
-    grads = contiguous(grads)
-    check(rule, params, [grads, s1, s2, s3])
-    backend(<Array>params[0]).optimize(rule, params, grads, s1, s2, s3, step)
-    for xs in (params, s1, s2, s3):
-        if xs is not None:
-            bump(xs)
-    return 0
+@cython.final
+cdef class Rule:
+    """The update rule of an optimizer: a kernel of this name on the CPU and one on the GPU.
+
+    Parameters
+    ----------
+    name : str
+        The kernel's, in optimizer.cpp and optimizer.cu.
+    flops : int
+        Operations for each element of a parameter, as a profile counts them.
+    """
+    cdef readonly str name      # -> str
+    cdef readonly int flops     # -> int
+
+    def __init__(self, str name: str, int flops: int):
+        self.name, self.flops = name, flops
+
+    def __call__(self, list params: list[Tensor], list grads: list[Tensor], list states: list[list[Tensor] | None],
+                 *numbers: float) -> None:
+        """Update parameters and states, at most three lists of tensors or None, by the kernel with its numbers."""
+        cdef Call _call = begin(None)
+        grads = contiguous(grads)
+        check(self.name, params, [grads, *states])
+        backend(<Array>params[0]).optimize(self, params, grads, states, numbers)
+        bump(params)
+        for xs in states:
+            if xs is not None:
+                bump(xs)
 
 
 def grads_of(object parameters: Iterable[Tensor]) -> tuple[list[Any], list[int]]:
@@ -103,43 +124,6 @@ def states_hold(object state: dict[Tensor, dict[str, Any]], list parameters: lis
             if (<PyObject*>absent if found == NULL else found) != <PyObject*>values[i]:
                 return False
     return True
-
-
-def sgd_step(list params: list[Tensor], list grads: list[Tensor], list momenta or None: list[Tensor] | None, double lr,
-             double momentum=0.0, double dampening=0.0, bint nesterov=False, double weight_decay=0.0,
-             bint first=False) -> None:
-    """One step of stochastic gradient descent; `first` sets the momenta instead of decaying them."""
-    cdef Call _call = begin(None)
-    run("sgd", params, grads, momenta, None, None, {
-        "lr": lr, "momentum": momentum, "dampening": dampening, "nesterov": nesterov, "weight_decay": weight_decay,
-        "first": first})
-
-
-def adam_step(list params: list[Tensor], list grads: list[Tensor], list m: list[Tensor], list v: list[Tensor],
-              list max_v or None: list[Tensor] | None, double lr, double beta1, double beta2, double eps,
-              double weight_decay, bint decoupled, long step) -> None:
-    """Step number `step` (from 1) of Adam, or of AdamW if `decoupled`; `max_v` is AMSGrad's, or None."""
-    cdef Call _call = begin(None)
-    run("adam", params, grads, m, v, max_v, {
-        "lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay, "decoupled": decoupled,
-        "correction1": 1 - beta1 ** step, "correction2": 1 - beta2 ** step})
-
-
-def rmsprop_step(list params: list[Tensor], list grads: list[Tensor], list v: list[Tensor],
-                 list momenta or None: list[Tensor] | None, list means or None: list[Tensor] | None, double lr,
-                 double alpha, double eps, double weight_decay, double momentum) -> None:
-    """One step of RMSprop; `momenta` and `means` (centered) may be None."""
-    cdef Call _call = begin(None)
-    run("rmsprop", params, grads, v, momenta, means, {
-        "lr": lr, "beta2": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum,
-        "centered": means is not None})
-
-
-def adagrad_step(list params: list[Tensor], list grads: list[Tensor], list sums: list[Tensor], double lr, double eps,
-                 double weight_decay) -> None:
-    """One step of Adagrad with the learning rate of this step."""
-    cdef Call _call = begin(None)
-    run("adagrad", params, grads, sums, None, None, {"lr": lr, "eps": eps, "weight_decay": weight_decay})
 
 
 def grad_norm(list grads: list[Tensor]) -> float:

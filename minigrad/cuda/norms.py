@@ -2,14 +2,13 @@
 
 import functools
 
-from minigrad.cuda.launch import BLOCK, WARP, empty, launch, power_of_two
+from minigrad.cuda.launch import BLOCK, MULTIPROCESSORS, WARP, empty, launch, power_of_two
 from minigrad.engine.backend import Backend
 from minigrad.engine.tensor import Tensor
 
 HELD, HELD_BACKWARD = 128, 64  # bytes of a row that a thread holds, as in norm.cu
 SMALL_BLOCK = 128  # threads: several small blocks on a multiprocessor do not wait for the memory at the same time
 LONG = 512  # threads for a row that is too long to be held
-MULTIPROCESSORS = 132  # of an H200
 RESIDENT = 1024, 640  # threads of norm_long_backward and of norm_held_backward on a multiprocessor
 SHORT_PLANE = 32  # contiguous elements of a channel below which threads read neighbouring columns
 

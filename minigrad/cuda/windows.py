@@ -2,14 +2,13 @@
 
 import math
 
-from minigrad.cuda.launch import BLOCK, MOST_BLOCKS, WARP, empty, has_tf32, launch, power_of_two
+from minigrad.cuda.launch import BLOCK, MOST_BLOCKS, MULTIPROCESSORS, WARP, empty, has_tf32, launch, power_of_two
 from minigrad.cuda.norms import Norms
 from minigrad.engine.dtype import get_float32_matmul_precision
 from minigrad.engine.tensor import Tensor
 
 # The rows and columns of the results that a block computes, and its threads, as in conv.cu
 TILES = {"wide": (64, 128, 256), "narrow": (16, 64, 128)}
-PROCESSORS = 132  # of an H200
 LONGEST = 1 << 31  # an axis is shorter than this
 # The number of positions in one partial sum of a weight's gradient: enough to make a tile worthwhile, few enough for
 # float32
@@ -96,7 +95,7 @@ def tiling(rows: int, columns: int, jobs: int) -> tuple[str, int]:
     The tiles are wide if there are enough of them for all multiprocessors.
     """
     blocks = {name: jobs * -(-rows // tall) * -(-columns // wide) for name, (tall, wide, _) in TILES.items()}
-    name = "wide" if rows > TILES["narrow"][0] and blocks["wide"] >= PROCESSORS else "narrow"
+    name = "wide" if rows > TILES["narrow"][0] and blocks["wide"] >= MULTIPROCESSORS else "narrow"
     return name, blocks[name]
 
 
@@ -107,5 +106,5 @@ def cut(positions: int, tile: str, rows: int, columns: int, groups: int) -> int:
     """
     tall, wide, _ = TILES[tile]
     tiles = groups * -(-rows // tall) * -(-columns // wide)
-    pieces = min(-(-4 * PROCESSORS // max(tiles, 1)), positions // FEWEST)
+    pieces = min(-(-4 * MULTIPROCESSORS // max(tiles, 1)), positions // FEWEST)
     return max(pieces, -(-positions // MOST), 1)

@@ -1,8 +1,10 @@
 """Adagrad."""
 
-from minigrad.engine.ops.optimizer import adagrad_step
+from minigrad.engine.ops.optimizer import Rule
 from minigrad.engine.tensor import Tensor
 from minigrad.optim.optimizer import Batch, Group, Optimizer, Params
+
+RULE = Rule("adagrad", flops=6)
 
 
 class Adagrad(Optimizer):
@@ -48,6 +50,7 @@ class Adagrad(Optimizer):
     """
 
     needed = ("step", "sum")
+    nonnegative = ("lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps")
 
     def __init__(
         self, params: Params, lr: float = 1e-2, lr_decay: float = 0.0,
@@ -62,4 +65,4 @@ class Adagrad(Optimizer):
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
         sums = batch.buffers("sum", group["initial_accumulator_value"])
         lr = group["lr"] / (1 + (batch.count() - 1) * group["lr_decay"])
-        adagrad_step(batch.parameters, grads, sums, lr, group["eps"], group["weight_decay"])
+        RULE(batch.parameters, grads, [sums], lr, group["weight_decay"], group["eps"])

@@ -1,9 +1,13 @@
 """Adam and AdamW."""
 
+import math
+
 from minigrad.engine.ops.arguments import number
-from minigrad.engine.ops.optimizer import adam_step
+from minigrad.engine.ops.optimizer import Rule
 from minigrad.engine.tensor import Tensor
 from minigrad.optim.optimizer import Batch, Group, Optimizer, Params
+
+RULE = Rule("adam", flops=12)
 
 
 class Adam(Optimizer):
@@ -54,6 +58,7 @@ class Adam(Optimizer):
 
     needed = ("step", "exp_avg", "exp_avg_sq")
     optional = ("max_exp_avg_sq",)
+    nonnegative = ("lr", "eps", "weight_decay")
 
     def __init__(
         self, params: Params, lr: float = 1e-3,
@@ -82,11 +87,13 @@ class Adam(Optimizer):
             raise ValueError(f"[{self.name}] expected two betas in [0, 1), got {betas}")
 
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
-        beta1, beta2 = group["betas"]
+        (beta1, beta2), lr, decay = group["betas"], group["lr"], group["weight_decay"]
         largest = batch.buffers("max_exp_avg_sq") if group["amsgrad"] else None
-        adam_step(
-            batch.parameters, grads, batch.buffers("exp_avg"), batch.buffers("exp_avg_sq"), largest,
-            group["lr"], beta1, beta2, group["eps"], group["weight_decay"], self.decoupled, batch.count(),
+        states, t = [batch.buffers("exp_avg"), batch.buffers("exp_avg_sq"), largest], batch.count()
+        added, factor = (0.0, 1 - lr * decay) if self.decoupled else (decay, 1.0)
+        RULE(
+            batch.parameters, grads, states, lr / (1 - beta1**t), 1 / math.sqrt(1 - beta2**t), group["eps"], beta1,
+            beta2, 1 - beta1, 1 - beta2, added, factor, largest is not None,
         )  # fmt: skip
 
 

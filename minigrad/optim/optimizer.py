@@ -106,6 +106,8 @@ class Optimizer:
     needed, optional : tuple of str
         The names in such a dict, defined by the class. "step" is the number of steps so far; all others are tensors of
         the shape of the tensor they belong to. An optional entry may be absent or None, and is created when first used.
+    nonnegative : tuple of str
+        The options that must be numbers of at least 0, defined by the class.
 
     Raises
     ------
@@ -117,6 +119,7 @@ class Optimizer:
 
     needed: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    nonnegative: tuple[str, ...] = ("lr", "weight_decay")
 
     def __init_subclass__(cls) -> None:
         if "step" in cls.__dict__:
@@ -197,7 +200,7 @@ class Optimizer:
         if not self.defaults.keys() <= group.keys():
             absent = ", ".join(option for option in self.defaults if option not in group)
             raise ValueError(f"[{self.name}] expected groups with {absent}, got {', '.join(map(str, group))}")
-        for option in ("lr", "weight_decay", "eps", "momentum", "alpha", "lr_decay", "initial_accumulator_value"):
+        for option in self.nonnegative:
             if option in group:
                 group[option] = number(self.name, option, group[option], 0)
 

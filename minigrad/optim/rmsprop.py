@@ -1,8 +1,10 @@
 """RMSprop."""
 
-from minigrad.engine.ops.optimizer import rmsprop_step
+from minigrad.engine.ops.optimizer import Rule
 from minigrad.engine.tensor import Tensor
 from minigrad.optim.optimizer import Batch, Group, Optimizer, Params
+
+RULE = Rule("rmsprop", flops=8)
 
 
 class RMSprop(Optimizer):
@@ -51,6 +53,7 @@ class RMSprop(Optimizer):
 
     needed = ("step", "square_avg")
     optional = ("momentum_buffer", "grad_avg")
+    nonnegative = ("lr", "alpha", "eps", "weight_decay", "momentum")
 
     def __init__(
         self, params: Params, lr: float = 1e-2, alpha: float = 0.99,
@@ -66,7 +69,8 @@ class RMSprop(Optimizer):
         batch.count()
         momenta = batch.buffers("momentum_buffer") if group["momentum"] else None
         means = batch.buffers("grad_avg") if group["centered"] else None
-        rmsprop_step(
-            batch.parameters, grads, batch.buffers("square_avg"), momenta, means, group["lr"],
-            group["alpha"], group["eps"], group["weight_decay"], group["momentum"],
+        alpha = group["alpha"]
+        RULE(
+            batch.parameters, grads, [batch.buffers("square_avg"), momenta, means], group["lr"], group["weight_decay"],
+            group["eps"], alpha, 1 - alpha, group["momentum"], momenta is not None, means is not None,
         )  # fmt: skip

@@ -1,9 +1,11 @@
 """Stochastic gradient descent."""
 
 from minigrad.engine.ops.arguments import number
-from minigrad.engine.ops.optimizer import sgd_step
+from minigrad.engine.ops.optimizer import Rule
 from minigrad.engine.tensor import Tensor
 from minigrad.optim.optimizer import Batch, Group, Optimizer, Params
+
+RULE = Rule("sgd", flops=2)
 
 
 class SGD(Optimizer):
@@ -51,6 +53,7 @@ class SGD(Optimizer):
     """
 
     optional = ("momentum_buffer",)
+    nonnegative = ("lr", "momentum", "weight_decay")
 
     def __init__(
         self, params: Params, lr: float = 1e-3, momentum: float = 0.0,
@@ -75,7 +78,7 @@ class SGD(Optimizer):
         momentum = group["momentum"]
         first = bool(momentum) and not batch.has("momentum_buffer")
         momenta = batch.buffers("momentum_buffer") if momentum else None
-        sgd_step(
-            batch.parameters, grads, momenta, group["lr"], momentum, group["dampening"], group["nesterov"],
-            group["weight_decay"], first,
+        RULE(
+            batch.parameters, grads, [momenta], group["lr"], group["weight_decay"], momentum, 1 - group["dampening"],
+            group["nesterov"], momenta is None, first,
         )  # fmt: skip

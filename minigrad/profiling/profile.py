@@ -90,7 +90,7 @@ class profile:
 
         while self._records:  # made here, since this takes longer than most small kernels
             operation, primitive, args, began, ended, device, thread = self._records.popleft()
-            arrays, kernel = arrays_of(primitive, args), name_of(primitive, args)
+            arrays, kernel = arrays_of(args), name_of(primitive, args)
             number, op, phase = operation or (-next(self._calls), kernel, "other")
             self._events.append(Event(
                 op, phase, kernel, (began - self._began) / 1e9, (ended - began) / 1e9,

@@ -6,7 +6,7 @@ kernel computes twice to save memory counts once. Copies, gathers, sorts and ran
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,8 +72,6 @@ GIVEN_STATISTICS = 2  # (x - mean) rstd
 # Softmax: maximum, difference, exponential, sum, quotient. Its backward: product, sum, difference, product.
 SOFTMAX, SOFTMAX_BACKWARD, LOGSUMEXP, CROSS_ENTROPY, CROSS_ENTROPY_BACKWARD = 5, 4, 4, 4, 4
 MOMENTS = 4
-# Operations of an update, per element of a parameter
-OPTIMIZERS = {"sgd": 2, "adam": 12, "rmsprop": 8, "adagrad": 6}
 # Operations of a recurrent step, per gate and hidden unit, besides the product with h: sum, gate, its part in the new
 # state
 GATE, GATE_BACKWARD = 4, 8
@@ -163,7 +161,7 @@ FLOPS: dict[str, Count] = {
     "add_at": lambda outer, n, inner, x, index, v: v.size,
     "add_along": lambda outer, n, inner, x, m, index, v: v.size,
     "dropout": lambda seed, offset, p, x, y, keep: x.size,
-    "optimize": lambda rule, p, *_: OPTIMIZERS[rule] * sum(x.size for x in p),
+    "optimize": lambda rule, p, *_: rule.flops * sum(x.size for x in p),
     "sum_of_squares": lambda g: 2 * sum(x.size for x in g),
 }
 
@@ -181,7 +179,6 @@ NAMES = {
     primitive: {int(op): op.name.lower() for op in enum}
     for primitive, enum in (("unary", Unary), ("binary", Binary), ("reduce", Reduce))
 }
-NESTED = {"recurrent", "recurrent_backward", "optimize", "sum_of_squares"}  # their arrays are in lists and dicts
 
 
 def name_of(primitive: str, args: tuple[Any, ...]) -> str:
@@ -189,15 +186,18 @@ def name_of(primitive: str, args: tuple[Any, ...]) -> str:
     names = NAMES.get(primitive)
     if names is not None:
         return names[args[0]]
-    return args[0] if primitive == "optimize" else primitive
+    return args[0].name if primitive == "optimize" else primitive
 
 
-def arrays_of(primitive: str, args: tuple[Any, ...]) -> list[Outline]:
-    """The arrays among the arguments, in their order."""
-    if primitive in NESTED:
-        values = (x.values() if isinstance(x, dict) else x for x in args if isinstance(x, list | dict))
-        return [x for some in values for x in some if isinstance(x, Outline)]
-    return [x for x in args if isinstance(x, Outline)]
+def arrays_of(args: Iterable[Any]) -> list[Outline]:
+    """The arrays among the arguments and in their lists and dicts, in order."""
+    found: list[Outline] = []
+    for x in args:
+        if isinstance(x, Outline):
+            found.append(x)
+        elif isinstance(x, list | dict):
+            found += arrays_of(x.values() if isinstance(x, dict) else x)
+    return found
 
 
 def bytes_of(primitive: str, args: tuple[Any, ...], arrays: list[Outline]) -> int:

@@ -176,13 +176,15 @@ def recurrences(draw):
 
 
 def optimizers(draw):
-    rules = optim.SGD, optim.Adam, optim.RMSprop, optim.Adagrad
+    classes = [
+        one for one in vars(optim).values() if isinstance(one, type) and one not in (optim.Optimizer, optim.LBFGS)
+    ]
     found = []
-    for rule in rules:
+    for optimizer in classes:
         p = draw.leaf(40)
         p.grad = draw(40)
         found.append(optim.clip_grad_norm_([p], 1.0))
-        rule([p], lr=0.1).step()
+        optimizer([p], lr=0.1).step()
         found.append(p)
     return found
 

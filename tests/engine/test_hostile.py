@@ -459,7 +459,7 @@ ENGINE = {
     "differentiate": lambda: backward.differentiate([None], [None], None, False, False),
     "record_function": lambda: backward.record_function("f", [mg.ones(1, requires_grad=True)], [5], None, ()),
     "attach": lambda: backward.attach(None, None, 0),
-    "sgd_step": lambda: optimizer.sgd_step([None], [None], None, 0.1),
+    "update rule": lambda: optimizer.Rule("sgd", 2)([None], [None], [None], 0.1),
     "grad_norm": lambda: optimizer.grad_norm(None),
     "recurrent": lambda: recurrent.recurrent(None, mg.ones((1, 1, 1)), mg.ones((1, 1)), None, mg.ones((1, 1))),
     "a cell": lambda: recurrent.Cell.__new__(recurrent.Cell),

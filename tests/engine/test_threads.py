@@ -14,7 +14,8 @@ import minigrad as mg
 import minigrad.nn.functional as F
 from minigrad import nn, optim
 from minigrad.engine import cpu
-from minigrad.engine.ops.optimizer import adam_step, grad_norm
+from minigrad.engine.ops.optimizer import grad_norm
+from minigrad.optim.adam import RULE
 
 
 @pytest.fixture(autouse=True)
@@ -205,7 +206,7 @@ def differentiated(f, *xs):
 def adam():
     p, g = [random(1000, 70), random(3)], [random(1000, 70, seed=1), random(3, seed=2)]
     m, v = [mg.zeros_like(x) for x in p], [mg.zeros_like(x) for x in p]
-    adam_step(p, g, m, v, None, 1e-3, 0.9, 0.999, 1e-8, 0.1, True, 1)
+    RULE(p, g, [m, v, None], 1e-2, 1e3**0.5, 1e-8, 0.9, 0.999, 0.1, 0.001, 0.0, 0.9999, False)
     return (*p, *m, *v)
 
 
