@@ -6,7 +6,7 @@ This file does what setuptools does not do by itself:
   decided at run time (cext/kernels/dispatch.cpp); a build in place, or with checks, leaves out those that this
   machine cannot run;
 - all objects of all modules compile in parallel, and only those whose source, headers or command changed;
-- every module gets a type stub (cext/stubs.py);
+- declarations that follow from others are written (cext/declare.py), and every module gets a type stub (cext/stubs.py);
 - MINIGRAD_DEBUG=1 builds with bounds checks, MINIGRAD_SANITIZE=1 also with AddressSanitizer and UBSan,
   MINIGRAD_SANITIZE=thread with ThreadSanitizer instead of these.
 """
@@ -38,7 +38,8 @@ if X86 and not TSAN:  # ThreadSanitizer sees plain loads and stores, not the mas
     ISAS["avx2"] = "-mavx2 -mfma -mbmi2".split()
     ISAS["avx512"] = "-mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx2 -mfma -mbmi2 -mprefer-vector-width=512".split()
 
-COMMON = ["-std=c++20", "-fvisibility=hidden", f"-I{SOURCE}"]
+STAGE = Path("build") / "cython"  # for Cython, a second name of cext/, and the declarations that cext/declare.py writes
+COMMON = ["-std=c++20", "-fvisibility=hidden", f"-I{SOURCE}", f"-I{STAGE}"]
 # Errno and traps keep a compiler from vectorizing; NaN, infinities and signed zeros are kept.
 KERNEL = "-fno-math-errno -fno-trapping-math -fopenmp-simd -Wall -Wextra".split()
 # A product and a sum are fused in a vectorized loop and in its remainder alike. Clang decides so for each expression
@@ -187,7 +188,10 @@ class BuildEngine(build_ext):
         from Cython.Build import cythonize
 
         # Cython finds `minigrad.engine.array` by its path, so cext/ gets a second name of that form.
-        stage = Path("build") / "cython" / "minigrad" / "engine"
+        from declare import write
+
+        write(STAGE)
+        stage = STAGE / "minigrad" / "engine"
         stage.parent.mkdir(parents=True, exist_ok=True)
         if not stage.is_symlink():
             stage.symlink_to(Path("../../..") / SOURCE, target_is_directory=True)
@@ -200,7 +204,7 @@ class BuildEngine(build_ext):
         done = cythonize(
             staged,
             build_dir=str(BUILD),
-            include_path=["build/cython"],
+            include_path=[str(STAGE)],
             compiler_directives=DIRECTIVES,
             nthreads=0 if self.parallel == 1 else os.cpu_count(),
             force=self.force or not known,
@@ -219,10 +223,11 @@ class BuildEngine(build_ext):
 
         for extension in self.extensions:
             pyx, target = Path(extension.sources[0]), stub_beside(self.get_ext_fullpath(extension.name))
-            needed = [path for path in (pyx, pyx.with_suffix(".pxd"), SOURCE / "stubs.py", *PYTORCH) if path.exists()]
+            sources = pyx, pyx.with_suffix(".pxd"), *SOURCE.glob("*.pxi"), SOURCE / "stubs.py", *PYTORCH
+            needed = [path for path in sources if path.exists()]
             made = target.stat().st_mtime_ns if target.exists() and not self.force else 0
             if any(path.stat().st_mtime_ns > made for path in needed):
-                target.write_text(str(Stub(extension.name, pyx)), encoding="utf-8")
+                target.write_text(str(Stub(extension.name, pyx, [str(STAGE)])), encoding="utf-8")
 
     def compilation(self, source, variant, flags):
         """(object, command) for one source; the compiler lists the headers it read in a .d file."""

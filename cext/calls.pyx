@@ -1,4 +1,4 @@
-"""The active calls of operations, which runtime/active_calls.hpp keeps in a list.
+"""Active calls: the operations that are running, listed by runtime/active_calls.hpp.
 
 An operation begins with ``cdef Call _call = begin(op)``, before it reads its arguments. The call ends when the function
 returns or raises.
@@ -29,11 +29,11 @@ PATIENCE = 60   # seconds
 
 
 class CaptureError(RuntimeError):
-    """Raised while `minigrad.capture` records a step, at what later runs of the step would not repeat."""
+    """Raised while `minigrad.capture` captures a step, at something that a replay of the step would not repeat."""
 
 
 cdef int refuse_in_capture(str what) except -1:
-    """Raise CaptureError if this thread records a step."""
+    """Raise CaptureError if this thread captures a step."""
     if is_recorded():
         raise CaptureError(f"[capture] expected a step that runs again without Python, got {what}, at {source_line()}")
     return 0
@@ -88,7 +88,7 @@ cdef uint64_t numbers = 0
 def current_call() -> tuple[int, str, str] | None:
     """(number, operation, "forward" or "backward") of the call to which a kernel of this thread belongs, or None.
 
-    That is the innermost operation, or the outermost Function or node of a backward pass around it.
+    This call is the innermost operation, or the outermost Function or node of a backward pass around it.
     """
     global numbers
     cdef Call* call = call_here(ACTIVE[0])

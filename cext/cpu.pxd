@@ -1,4 +1,4 @@
-# What the CPU backend uses of the C++ code.
+# The C++ code that the CPU backend uses.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from minigrad.engine.calls cimport ActiveCalls
@@ -58,54 +58,18 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         int64_t[4] mask_step
         uint64_t seed, offset
         int64_t parts, slots
-    struct Kernels:
+
+include "kernels/table.pxi"
+
+cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
+    cppclass Kernels(Table):
         const char* isa
         Loop** unary
         Loop** binary
         Loop* where
-        Loop* clip
         Loop** cast
         Reduction** reduce
-        Reduction* cumulative_sum
-        Kernel* moments
-        Kernel* linear_scan
-        Kernel* linear_scan_backward
-        Kernel* normalize
-        Kernel* normalize_backward
-        Kernel* batch_norm
-        Kernel* batch_norm_eval
-        Kernel* batch_norm_backward
-        Kernel* conv2d
-        Kernel* conv2d_backward_data
-        Kernel* conv2d_backward_weight
-        Kernel* max_pool2d
-        Kernel* max_pool2d_backward
-        Kernel* average_pool2d
-        Kernel* average_pool2d_backward
-        Kernel* recurrent
-        Kernel* recurrent_backward
-        Kernel* softmax
-        Kernel* softmax_backward
-        Kernel* log_softmax
-        Kernel* log_softmax_backward
-        Kernel* logsumexp
-        Kernel* cross_entropy
-        Kernel* cross_entropy_backward
-        Kernel* attention
-        Kernel* attention_backward
-        Kernel count_true
-        Kernel true_positions
-        Kernel take
-        Kernel put
-        Kernel* add_at
-        Kernel* take_along
-        Kernel* add_along
-        Kernel* ranked
         const Rule* rules
-        Kernel* uniform
-        Kernel* normal
-        Kernel integers
-        Kernel* dropout
         double (**sum_of_squares)(const Tensors&) noexcept nogil
     const Kernels* kernels
     const int64_t MASK_CHUNK

@@ -1,8 +1,5 @@
 # cython: allow_none_for_extension_args=True
-"""The CPU backend: every primitive is a kernel of the table, started through `launch`.
-
-Primitives take the sizes and arrays of operations, which have checked them; here nothing is checked again.
-"""
+"""The CPU backend: every primitive is a kernel of the table, started through `launch`."""
 cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.math cimport NAN
@@ -24,10 +21,10 @@ from minigrad.engine.blas import find
 
 # ── elementwise ───────────────────────────────────────────────────────────────────────────────────
 
-cdef int elementwise(str what, Loop loop, int operands, Array a, Array b, Array c, Array out) except -1:
+cdef int elementwise(str primitive, Loop loop, int operands, Array a, Array b, Array c, Array out) except -1:
     """Run a loop over `operands` arrays, the last of them `out`, of one shape."""
     if loop == NULL:
-        raise TypeError(f"[{what}] not defined for {a.dtype}")
+        raise TypeError(f"[{primitive}] not defined for {a.dtype}")
     cdef Flat flat
     cdef Strided strided
     cdef bint dense = out.packed and a.packed
@@ -101,383 +98,7 @@ cdef inline void fill_operand(Strided* s, int k, Array x) noexcept:
         s.step[k][d] = x.step[d]
 
 
-@cython.binding(False)
-@cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
-cdef class CPU(Backend):
-    """The primitives on the CPU; each method's contract is in `Backend`."""
-
-    cpdef unary(self, int op, Array x, Array out):
-        elementwise("unary", kernels.unary[op][x.code], 2, x, None, None, out)
-
-    cpdef binary(self, int op, Array a, Array b, Array out):
-        elementwise("binary", kernels.binary[op][a.code], 3, a, b, None, out)
-
-    cpdef where(self, Array condition, Array a, Array b, Array out):
-        elementwise("where", kernels.where[a.code], 4, condition, a, b, out)
-
-    cpdef clip(self, double low, double high, Array x, Array out):
-        cdef Strided strided
-        cdef int d
-        describe(&strided, 4, out)
-        fill_operand(&strided, 0, x)
-        for d in range(out.ndim_):
-            strided.step[1][d] = strided.step[2][d] = 0
-        launch(out.count, run_limited, kernels.clip[x.code - FLOAT32], strided, element_of(x.code, low),
-               element_of(x.code, high))
-
-    cpdef copy(self, Array x, Array out):
-        elementwise("copy", kernels.cast[x.code][out.code], 2, x, None, None, out)
-
-    cpdef fill(self, Array out, value):
-        cdef Strided strided
-        cdef int d
-        describe(&strided, 2, out)
-        for d in range(out.ndim_):
-            strided.step[0][d] = 0
-        launch(out.count, run_filling, kernels.cast[out.code][out.code], strided, element_of(out.code, value))
-
-    # ── reductions ──
-
-    cpdef reduce(self, int op, int64_t outer, int64_t n, int64_t inner, Array x, Array out):
-        if kernels.reduce[op][x.code] == NULL:
-            raise TypeError(f"[reduce] not defined for {x.dtype}")
-        launch(x.count, kernels.reduce[op][x.code], outer, n, inner, x.data, out.data)
-
-    cpdef moments(self, int64_t outer, int64_t n, int64_t inner, Array x, Array mean, Array m2):
-        launch(x.count, kernels.moments[x.code - FLOAT32], outer, n, inner, x.data, mean.data, m2.data)
-
-    cpdef cumulative_sum(self, int64_t outer, int64_t n, int64_t inner, Array x, Array out):
-        launch(x.count, kernels.cumulative_sum[x.code], outer, n, inner, x.data, out.data)
-
-    cpdef linear_scan(self, int64_t outer, int64_t n, int64_t inner, bint reverse, Array a, Array b, Array initial,
-                      Array h):
-        launch(2 * a.count, kernels.linear_scan[a.code - FLOAT32], outer, n, inner, <int32_t>reverse, a.data, b.data,
-               pointer(initial), h.data)
-
-    cpdef linear_scan_backward(self, int64_t outer, int64_t n, int64_t inner, bint reverse, Array a, Array h,
-                               Array initial, Array g, Array da, Array db, Array dinitial):
-        launch(3 * a.count, kernels.linear_scan_backward[a.code - FLOAT32], outer, n, inner, <int32_t>reverse, a.data,
-               pointer(h), pointer(initial), g.data, pointer(da), pointer(db), pointer(dinitial))
-
-    # ── products ──
-
-    cpdef gemm(self, Array a, Array b, Array out, double beta, Array bias):
-        if not blas_loaded:
-            load()
-        cdef int last = out.ndim_ - 1
-        cdef int64_t size = itemsize(out.code), batch = out.extent[0] if last == 2 else 1
-        cdef int64_t m = out.extent[last - 1], n = out.extent[last], k = a.extent[last]
-        cdef bint ta = a.step[last] != size, tb = b.step[last] != size
-        # The stride of an axis of length one is meaningless; take that of a dense matrix.
-        cdef int64_t lda = a.step[last if ta else last - 1] // size, ldb = b.step[last if tb else last - 1] // size
-        if ta and a.extent[last] <= 1 and a.step[last - 1] == size:
-            lda = max(lda, m)
-        launch(batch * m * n * max(k // 16, 1), gemm_of, out.code, ta, tb, batch, m, n, k, a.data,
-               max(lda, m if ta else k), (a.step[0] // size if last == 2 else 0), b.data,
-               max(ldb, k if tb else n), (b.step[0] // size if last == 2 else 0), out.data,
-               n, m * n, beta, NULL_POINTER if bias is None else <const void*>bias.data)
-
-    # ── rows ──
-
-    cpdef normalize(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma, Array beta,
-                    double eps, Array y, Array mean, Array rstd):
-        launch(x.count, kernels.normalize[x.code - FLOAT32], rows, groups, m, inner, x.data, pointer(gamma),
-               pointer(beta), eps, y.data, pointer(mean), rstd.data)
-
-    cpdef normalize_backward(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma,
-                             Array mean, Array rstd, Array g, Array dx, Array dgamma, Array dbeta):
-        cdef int64_t size = normalize_scratch(rows, groups, m, inner)
-        cdef Array scratch = empty(rstd.code, 1, &size, 0)
-        launch(2 * x.count, kernels.normalize_backward[x.code - FLOAT32], rows, groups, m, inner, x.data,
-               pointer(gamma), pointer(mean), rstd.data, g.data, pointer(dx), pointer(dgamma), pointer(dbeta),
-               scratch.data)
-
-    cpdef batch_norm(self, int64_t outer, int64_t channels, int64_t inner, Array x, Array gamma, Array beta, double eps,
-                     Array y, Array mean, Array var, Array statistics):
-        cdef int64_t size = batch_norm_scratch(outer, channels, inner)
-        cdef Array scratch = empty(FLOAT64, 1, &size, 0)
-        launch(2 * x.count, kernels.batch_norm[x.code - FLOAT32], outer, channels, inner, x.data, pointer(gamma),
-               pointer(beta), eps, y.data, mean.data, var.data, <double*>statistics.data, <double*>scratch.data)
-
-    cpdef batch_norm_eval(self, int64_t outer, int64_t channels, int64_t inner, Array x, Array gamma, Array beta,
-                          Array mean, Array var, double eps, Array y, Array statistics):
-        cdef int64_t size = batch_norm_scratch(outer, channels, inner)
-        cdef Array scratch = empty(FLOAT64, 1, &size, 0)
-        launch(x.count, kernels.batch_norm_eval[x.code - FLOAT32], outer, channels, inner, x.data, pointer(gamma),
-               pointer(beta), mean.data, var.data, eps, y.data, <double*>statistics.data, <double*>scratch.data)
-
-    cpdef batch_norm_backward(self, int64_t outer, int64_t channels, int64_t inner, bint given, Array x, Array gamma,
-                              Array statistics, Array g, Array dx, Array dgamma, Array dbeta):
-        cdef int64_t size = batch_norm_scratch(outer, channels, inner)
-        cdef Array scratch = empty(FLOAT64, 1, &size, 0)
-        launch(2 * x.count, kernels.batch_norm_backward[x.code - FLOAT32], outer, channels, inner, <bint_>given, x.data,
-               pointer(gamma), <double*>statistics.data, g.data, pointer(dx), pointer(dgamma), pointer(dbeta),
-               <double*>scratch.data)
-
-    # ── windows ──
-
-    cpdef conv2d(self, Array x, Array w, Array bias, tuple at, Array y):
-        x = self.bordered(x, w, at, y, True)
-        cdef Conv2d c = convolution(x, w, at, y)
-        cdef int64_t size = c.depth()
-        cdef Array offsets = empty(INT64, 1, &size, 0)
-        launch(y.count * size // 16, kernels.conv2d[x.code - FLOAT32], c, x.data, w.data, pointer(bias), y.data,
-               <int64_t*>offsets.data)
-
-    cpdef conv2d_backward_data(self, Array g, Array w, tuple at, Array dx):
-        cdef Array bordered = self.bordered(dx, w, at, g, False), turned = empty_as(w, w.code)
-        cdef Conv2d c = convolution(bordered, w, at, g)
-        launch(g.count * c.depth() // 16, kernels.conv2d_backward_data[g.code - FLOAT32], c, g.data, w.data,
-               bordered.data, turned.data)
-        if bordered is not dx:
-            self.copy(inside(bordered, dx, at), dx)
-
-    cpdef conv2d_backward_weight(self, Array x, Array g, tuple at, Array dw, Array dbias):
-        x = self.bordered(x, dw, at, g, True)
-        cdef Conv2d c = convolution(x, dw, at, g)
-        cdef int64_t size = c.depth(), partials = conv2d_partial(c)
-        cdef Array offsets = empty(INT64, 1, &size, 0), partial = empty(x.code, 1, &partials, 0)
-        launch(g.count * size // 16, kernels.conv2d_backward_weight[x.code - FLOAT32], c, x.data, g.data, dw.data,
-               pointer(dbias), <int64_t*>offsets.data, partial.data)
-
-    cdef Array bordered(self, Array x, Array w, tuple at, Array y, bint filled):
-        """x if windows do not reach beyond it, else an array with borders; if `filled`, it contains x and zeros."""
-        stride_h, stride_w, top, left, dilation_h, dilation_w = at
-        cdef int64_t[4] extent
-        cdef Array padded
-        extent[0], extent[1] = x.extent[0], x.extent[1]
-        extent[2] = max(<int64_t>top + x.extent[2],
-                        (y.extent[2] - 1) * <int64_t>stride_h + (w.extent[2] - 1) * <int64_t>dilation_h + 1)
-        extent[3] = max(<int64_t>left + x.extent[3],
-                        (y.extent[3] - 1) * <int64_t>stride_w + (w.extent[3] - 1) * <int64_t>dilation_w + 1)
-        if extent[2] == x.extent[2] and extent[3] == x.extent[3]:
-            return x
-        padded = empty(x.code, 4, extent, 0)
-        if filled:
-            self.fill(padded, 0)
-            self.copy(x, inside(padded, x, at))
-        return padded
-
-    cpdef max_pool2d(self, Array x, tuple at, Array y, Array index):
-        cdef Pool2d p = pooling(x, at, index if y is None else y)
-        launch(2 * x.count, kernels.max_pool2d[x.code - FLOAT32], p, x.data, pointer(y), <int64_t*>pointer(index))
-
-    cpdef max_pool2d_backward(self, Array x, Array g, tuple at, Array dx):
-        launch(2 * x.count, kernels.max_pool2d_backward[x.code - FLOAT32], pooling(x, at, g), x.data, g.data, dx.data)
-
-    cpdef average_pool2d(self, Array x, Array rows, Array columns, double divisor, Array y):
-        cdef int64_t height = x.extent[x.ndim_ - 2], width = x.extent[x.ndim_ - 1]
-        launch(x.count, kernels.average_pool2d[x.code - FLOAT32], y.count // (rows.extent[0] * columns.extent[0]),
-               height, width, rows.extent[0], columns.extent[0], x.data, <const int64_t*>rows.data,
-               <const int64_t*>columns.data, divisor, y.data)
-
-    cpdef average_pool2d_backward(self, Array g, Array rows, Array columns, double divisor, Array dx):
-        cdef int64_t height = dx.extent[dx.ndim_ - 2], width = dx.extent[dx.ndim_ - 1]
-        launch(dx.count, kernels.average_pool2d_backward[g.code - FLOAT32],
-               g.count // (rows.extent[0] * columns.extent[0]), height, width, rows.extent[0], columns.extent[0],
-               g.data, <const int64_t*>rows.data, <const int64_t*>columns.data, divisor, dx.data)
-
-    cpdef recurrent(self, cell, dict arrays):
-        cdef Recurrence r = recurrence(cell, arrays)
-        cdef int code = (<Array>arrays["h"]).code
-        r.panels = r.hidden * rounded_up(r.gates * r.hidden)
-        _scratch = recurrent_scratch(&r, code)
-        launch(r.steps * r.batch * r.gates * r.hidden * r.hidden, kernels.recurrent[code - FLOAT32], r)
-
-    cpdef recurrent_backward(self, cell, dict arrays):
-        cdef Recurrence r = recurrence(cell, arrays)
-        cdef Array h = <Array>arrays["h"], totals
-        cdef int64_t size
-        r.panels = r.gates * r.hidden * rounded_up(r.hidden)
-        _scratch = recurrent_scratch(&r, h.code)
-        if r.dgamma != NULL or r.dbeta != NULL or r.dgamma_c != NULL or r.dbeta_c != NULL:
-            size = (r.batch + r.block - 1) // r.block * 2 * (r.gates + 1) * r.hidden
-            totals = empty(FLOAT64, 1, &size, 0)
-            r.totals = totals.data
-        launch(r.steps * r.batch * r.gates * r.hidden * r.hidden, kernels.recurrent_backward[h.code - FLOAT32], r)
-
-    cpdef softmax(self, int64_t rows, int64_t width, bint log, Array x, Array y):
-        if log:
-            launch(4 * x.count, kernels.log_softmax[x.code - FLOAT32], rows, width, x.data, y.data)
-        else:
-            launch(4 * x.count, kernels.softmax[x.code - FLOAT32], rows, width, x.data, y.data)
-
-    cpdef softmax_backward(self, int64_t rows, int64_t width, bint log, Array y, Array g, Array dx):
-        if log:
-            launch(2 * y.count, kernels.log_softmax_backward[y.code - FLOAT32], rows, width, y.data, g.data, dx.data)
-        else:
-            launch(2 * y.count, kernels.softmax_backward[y.code - FLOAT32], rows, width, y.data, g.data, dx.data)
-
-    cpdef logsumexp(self, int64_t rows, int64_t width, Array x, Array y):
-        launch(4 * x.count, kernels.logsumexp[x.code - FLOAT32], rows, width, x.data, y.data)
-
-    cpdef cross_entropy(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore, Array weight,
-                        double smoothing, Array loss, Array lse):
-        launch(4 * z.count, kernels.cross_entropy[z.code - FLOAT32], rows, width, z.data,
-               <const int64_t*>labels.data, ignore, pointer(weight), smoothing, loss.data, lse.data)
-
-    cpdef cross_entropy_backward(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore, Array weight,
-                                 double smoothing, Array lse, Array g, Array dz):
-        launch(4 * z.count, kernels.cross_entropy_backward[z.code - FLOAT32], rows, width, z.data,
-               <const int64_t*>labels.data, ignore, pointer(weight), smoothing, lse.data, g.data,
-               <int64_t>(0 if g.count == 1 else 1), dz.data)
-
-    # ── indexing and order ──
-
-    cpdef attention(self, double scale, bint causal, double dropout, uint64_t seed, uint64_t offset, Array q, Array k,
-                    Array v, Array mask, Array y, Array statistics):
-        cdef Attention a = attention_of(scale, causal, dropout, seed, offset, q, k, v, mask, y, statistics)
-        a.slots = slots_for(a.batch * a.heads * ((a.queries + QUERIES - 1) // QUERIES))
-        cdef int64_t size = a.slots * attention_scratch(a, False)
-        cdef Array scratch = empty(q.code, 1, &size, 0)
-        a.scratch = scratch.data
-        launch(statistics.count // 2 * (a.keys + 1) * (a.width + a.value_width), kernels.attention[q.code - FLOAT32], a)
-
-    cpdef attention_backward(self, double scale, bint causal, double dropout, uint64_t seed, uint64_t offset, Array q,
-                             Array k, Array v, Array mask, Array y, Array statistics, Array g, Array dq,
-                             Array dk, Array dv):
-        cdef Attention a = attention_of(scale, causal, dropout, seed, offset, q, k, v, mask, y, statistics)
-        a.g, a.dq, a.dk, a.dv = g.data, pointer(dq), pointer(dk), pointer(dv)
-        cdef int64_t heads = a.batch * a.heads // a.group, size = statistics.count // 2
-        cdef Array delta = empty(q.code, 1, &size, 0), partial, scratch
-        a.parts = attention_parts(heads, a.keys)
-        size = a.parts * q.count if a.parts > 1 and dq is not None else 0
-        partial = empty(q.code, 1, &size, 0)
-        a.slots = slots_for(heads * a.parts)
-        size = a.slots * attention_scratch(a, True)
-        scratch = empty(q.code, 1, &size, 0)
-        a.delta, a.partial, a.scratch = delta.data, partial.data, scratch.data
-        launch(delta.count * (a.keys + 1) * (a.width + a.value_width), kernels.attention_backward[q.code - FLOAT32], a)
-
-    cpdef class_labels(self, str error, int64_t width, int64_t ignore, Array labels, Array weight, Array out,
-                       Array inverse):
-        if is_recorded():
-            return repeat((<object>self).class_labels, (error, width, ignore, labels, weight, out, inverse))
-        cdef int64_t* t = <int64_t*>out.data
-        cdef double total = 0
-        cdef int64_t i
-        if out.count:
-            memcpy(t, labels.data, out.count * sizeof(int64_t))      # nobody else can write to the copy that is checked
-        for i in range(out.count):
-            if t[i] != ignore:
-                if t[i] < 0 or t[i] >= width:
-                    raise IndexError(f"{error} from 0 to {width - 1}, got {t[i]} in row {i}")
-                total += 1 if weight is None else (<float*>weight.data)[t[i]] if weight.code == FLOAT32 \
-                    else (<double*>weight.data)[t[i]]
-        if inverse is not None:
-            total = 1 / total if total else NAN
-            if inverse.code == FLOAT32:
-                (<float*>inverse.data)[0] = total
-            else:
-                (<double*>inverse.data)[0] = total
-
-    cpdef checked_index(self, str op, int axis, int64_t n, Array index, Array out):
-        if is_recorded():
-            return repeat((<object>self).checked_index, (op, axis, n, index, out))
-        cdef int64_t* i = <int64_t*>out.data
-        cdef int64_t k
-        if out.count:
-            memcpy(i, index.data, out.count * sizeof(int64_t))       # as in `class_labels`
-        for k in range(out.count):
-            if i[k] < -n or i[k] >= n:
-                raise IndexError(f"[{op}] index {i[k]} is out of range for axis {axis} of length {n}")
-            if i[k] < 0:
-                i[k] += n
-
-    cpdef take(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array out):
-        launch(out.count, kernels.take, outer, n, inner, <int64_t>itemsize(x.code), x.data, index.count,
-               <const int64_t*>index.data, out.data)
-
-    cpdef put(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array v):
-        launch(v.count, kernels.put, outer, n, inner, <int64_t>itemsize(x.code), x.data, index.count,
-               <const int64_t*>index.data, v.data)
-
-    cpdef add_at(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array v):
-        launch(v.count, kernels.add_at[x.code - FLOAT32], outer, n, inner, x.data, index.count,
-               <const int64_t*>index.data, v.data)
-
-    cpdef take_along(self, int64_t outer, int64_t n, int64_t inner, Array x, int64_t m, Array index, Array out):
-        launch(out.count, kernels.take_along[x.code], outer, n, inner, x.data, m, <const int64_t*>index.data, out.data)
-
-    cpdef add_along(self, int64_t outer, int64_t n, int64_t inner, Array x, int64_t m, Array index, Array v):
-        launch(v.count, kernels.add_along[x.code - FLOAT32], outer, n, inner, x.data, m, <const int64_t*>index.data,
-               v.data)
-
-    # Sorting is left to NumPy, whose vectorized sorts are hard to beat. It runs without the GIL and assumes that nobody
-    # writes to its input meanwhile, so it gets copies.
-
-    cpdef argsort(self, Array x, bint descending, Array out):
-        if is_recorded():
-            return repeat((<object>self).argsort, (x, descending, out))
-        values, order = alias(x).numpy().copy(), alias(out).numpy()
-        if descending:      # stable: equal elements keep their order
-            order[...] = x.extent[x.ndim_ - 1] - 1 - np.flip(np.argsort(np.flip(values, -1), -1, stable=True), -1)
-        else:
-            order[...] = np.argsort(values, -1, stable=True)
-
-    cpdef ranked(self, int64_t rows, int64_t n, Array x, Array ranks, Array out):
-        cdef Array keys = empty_as(x, x.code)
-        launch(x.count, kernels.ranked[x.code - FLOAT32], rows, n, <const void*>x.data, ranks.count,
-               <const int64_t*>ranks.data, keys.data, <int64_t*>out.data)
-
-    cpdef nonzero(self, Array x):
-        refuse_in_capture("nonzero, whose result has a shape that depends on values")
-        cdef int64_t chunks = (x.count + MASK_CHUNK - 1) // MASK_CHUNK, total = 0, c
-        cdef int64_t* starts
-        cdef Array mask, counts, found
-        values = alias(x).numpy()
-        true = np.not_equal(values, values.dtype.type(0))       # a copy, which no other thread can write meanwhile
-        if x.ndim_ != 1:
-            return tuple([from_object(np.ascontiguousarray(a, dtype=np.int64), INT64, 0, False)
-                          for a in np.nonzero(true)])
-        mask = from_object(true, BOOL, 0, False)
-        counts = empty(INT64, 1, &chunks, 0)
-        starts = <int64_t*>counts.data
-        launch(x.count, kernels.count_true, x.count, <const uint8_t*>mask.data, starts)
-        for c in range(chunks):
-            starts[c], total = total, total + starts[c]
-        found = empty(INT64, 1, &total, 0)
-        launch(x.count, kernels.true_positions, x.count, <const uint8_t*>mask.data, <const int64_t*>starts,
-               <int64_t*>found.data)
-        return (found,)
-
-    cpdef unique(self, Array x):
-        refuse_in_capture("unique, whose result has a shape that depends on values")
-        return from_object(np.unique(alias(x).numpy().copy(), equal_nan=False), x.code, 0, False)
-
-    # ── random numbers ──
-
-    cpdef uniform(self, uint64_t seed, uint64_t offset, double low, double high, Array out):
-        launch(4 * out.count, kernels.uniform[out.code - FLOAT32], seed, offset, out.count, low, high, out.data)
-
-    cpdef normal(self, uint64_t seed, uint64_t offset, double mean, double std, Array out):
-        launch(4 * out.count, kernels.normal[out.code - FLOAT32], seed, offset, out.count, mean, std, out.data)
-
-    cpdef integers(self, uint64_t seed, uint64_t offset, int64_t low, int64_t high, Array out):
-        launch(4 * out.count, kernels.integers, seed, offset, out.count, low, high, <int64_t*>out.data)
-
-    cpdef dropout(self, uint64_t seed, uint64_t offset, double p, Array x, Array y, Array keep):
-        launch(4 * x.count, kernels.dropout[x.code - FLOAT32], seed, offset, x.count, p, x.data, y.data,
-               <bint_*>keep.data)
-
-    # ── optimizers ──
-
-    cpdef optimize(self, rule, list p, list g, list states, tuple numbers):
-        cdef TensorList tensors = TensorList([p, g, *states])
-        cdef const Rule* found = rule_of(rule.name.encode())
-        cdef Update step
-        cdef int i
-        if len(numbers) != found.count:
-            raise TypeError(f"[{rule.name}] expected {found.count} numbers, got {numbers}")
-        for i in range(found.count):
-            step.numbers[i] = numbers[i]
-        launch(tensors.total, found.step[(<Array>p[0]).code - FLOAT32], tensors.list, step)
-
-    cpdef double sum_of_squares(self, list g) except *:
-        refuse_in_capture("the norm of gradients as a Python number")
-        cdef TensorList tensors = TensorList([g, g])
-        return kernels.sum_of_squares[(<Array>g[0]).code - FLOAT32](tensors.list)
+include "primitives.pxi"
 
 
 cdef extern from *:
@@ -520,6 +141,25 @@ cdef Array inside(Array padded, Array x, tuple at):
     """The part of a bordered array that holds x."""
     return view(padded, 4, x.extent, padded.step,
                 padded.data + <int64_t>at[2] * padded.step[2] + <int64_t>at[3] * padded.step[3])
+
+
+cdef Array add_border(CPU cpu, Array x, Array w, tuple at, Array y, bint filled):
+    """x if windows do not reach beyond it, else an array with borders; if `filled`, it contains x and zeros."""
+    stride_h, stride_w, top, left, dilation_h, dilation_w = at
+    cdef int64_t[4] extent
+    cdef Array padded
+    extent[0], extent[1] = x.extent[0], x.extent[1]
+    extent[2] = max(<int64_t>top + x.extent[2],
+                    (y.extent[2] - 1) * <int64_t>stride_h + (w.extent[2] - 1) * <int64_t>dilation_h + 1)
+    extent[3] = max(<int64_t>left + x.extent[3],
+                    (y.extent[3] - 1) * <int64_t>stride_w + (w.extent[3] - 1) * <int64_t>dilation_w + 1)
+    if extent[2] == x.extent[2] and extent[3] == x.extent[3]:
+        return x
+    padded = empty(x.code, 4, extent, 0)
+    if filled:
+        cpu.fill(padded, 0)
+        cpu.copy(x, inside(padded, x, at))
+    return padded
 
 
 cdef Pool2d pooling(Array x, tuple at, Array y):
@@ -565,7 +205,7 @@ cdef Recurrence recurrence(cell, dict arrays):
     return r
 
 
-cdef int64_t rounded_up(int64_t columns):
+cdef int64_t round_up(int64_t columns):
     """Columns in whole panels, for any panel width that an instruction set uses."""
     return (columns + 31) // 32 * 32
 
@@ -598,6 +238,43 @@ cdef Attention attention_of(double scale, bint causal, double dropout, uint64_t 
         else:
             a.bools = mask.data
     return a
+
+
+cdef int check_labels(str error, int64_t width, int64_t ignore, Array labels, Array weight, Array out,
+                      Array inverse) except -1:
+    """Copy class labels to out, and check them there, where nobody else can write; see `class_labels`."""
+    cdef int64_t* t = <int64_t*>out.data
+    cdef double total = 0
+    cdef int64_t i
+    if out.count:
+        memcpy(t, labels.data, out.count * sizeof(int64_t))
+    for i in range(out.count):
+        if t[i] != ignore:
+            if t[i] < 0 or t[i] >= width:
+                raise IndexError(f"{error} from 0 to {width - 1}, got {t[i]} in row {i}")
+            total += 1 if weight is None else (<float*>weight.data)[t[i]] if weight.code == FLOAT32 \
+                else (<double*>weight.data)[t[i]]
+    if inverse is not None:
+        total = 1 / total if total else NAN
+        if inverse.code == FLOAT32:
+            (<float*>inverse.data)[0] = total
+        else:
+            (<double*>inverse.data)[0] = total
+    return 0
+
+
+cdef int check_index(str op, int axis, int64_t n, Array index, Array out) except -1:
+    """Copy indices to out, and check them there; see `checked_index`."""
+    cdef int64_t* i = <int64_t*>out.data
+    cdef int64_t k
+    if out.count:
+        memcpy(i, index.data, out.count * sizeof(int64_t))
+    for k in range(out.count):
+        if i[k] < -n or i[k] >= n:
+            raise IndexError(f"[{op}] index {i[k]} is out of range for axis {axis} of length {n}")
+        if i[k] < 0:
+            i[k] += n
+    return 0
 
 
 cdef int64_t slots_for(int64_t items):
@@ -648,7 +325,7 @@ cdef class TensorList:
         PyMem_Free(self.columns)
 
 
-# ── what the machine offers ───────────────────────────────────────────────────────────────────────
+# ── the machine ───────────────────────────────────────────────────────────────────────
 
 cdef bint blas_loaded = False
 

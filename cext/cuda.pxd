@@ -23,9 +23,9 @@ cdef Graph graph_of(KernelList* recording, size_t first, size_t end, int device,
 
 cdef class Order:
     cdef int device
-    cdef intptr_t last          # the address of the stream of the last run
-    cdef object home, stream    # CuPy's: of the recorded run, and of the last one
-    cdef object reached         # the end of the last run, if that was on the default stream of a thread
+    cdef intptr_t last          # the address of the stream of the last replay
+    cdef object home, stream    # CuPy's streams of the captured run, and of the last replay
+    cdef object reached         # the end of the last replay, if that was on the default stream of a thread
 
     cdef int follow(self) except -1
     cdef int leave(self) except -1

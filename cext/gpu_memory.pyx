@@ -8,7 +8,7 @@ from minigrad.engine.cuda cimport Current, cupy_cuda, current_stream
 cdef enum:
     UNIT = 512              # bytes: the multiple to which CuPy's pool rounds
     PER_THREAD = 2          # the default stream of each thread: another one in every thread
-    SHARE = 16              # the largest block is that part of the limit
+    SHARE = 16              # the largest block is this part of the limit
 
 cdef dict pools = {}        # by GPU
 
@@ -19,7 +19,7 @@ cdef dict pools = {}        # by GPU
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
 cdef class Pool:
-    """Blocks of CuPy's pool that were freed a moment ago, which it would take much longer to give out again.
+    """Blocks of CuPy's pool that were freed a moment ago; CuPy would take much longer to give them out again.
 
     As in CuPy's pool, a block is reused only by the stream for which it was allocated, whose work is done in order.
     """
@@ -52,7 +52,7 @@ cdef class Pool:
                 self.late.append((events, memory))
         return 0
 
-    cdef object allocated(self, int64_t size):
+    cdef object allocate(self, int64_t size):
         try:
             return self.fresh(size)
         except MemoryError:
@@ -74,7 +74,7 @@ cdef class Pool:
         memory = Block.__new__(Block)
         memory.stream = stream
         if size > self.limit // SHARE or stream == PER_THREAD:
-            block = self.allocated(size)
+            block = self.allocate(size)
             memory.pair = block.ptr, block
             return block.ptr, memory
         size = (size + UNIT - 1) // UNIT * UNIT
@@ -86,7 +86,7 @@ cdef class Pool:
             pair = blocks.pop()
             self.held -= size
         else:
-            block = self.allocated(size)
+            block = self.allocate(size)
             pair = block.ptr, block
         memory.pool, memory.size, memory.blocks, memory.pair = self, size, blocks, pair
         return pair[0], memory
@@ -99,9 +99,9 @@ cdef class Pool:
 cdef class Block:
     """Owns a block; when it is freed, the block goes back to the pool, or else to CuPy's."""
     cdef Pool pool          # None if the block is of a size or a stream that the pool does not keep
-    cdef intptr_t stream    # that allocated the block, and whose work may use it again
+    cdef intptr_t stream    # the stream that allocated the block, and whose work may use it again
     cdef int64_t size
-    cdef list blocks        # where the pool keeps those of its stream and size
+    cdef list blocks        # the pool's blocks of its stream and size
     cdef tuple pair
 
     def __dealloc__(self):
@@ -159,6 +159,6 @@ def allocate(int64_t size, object device: int) -> tuple[int, Any]:
 
 cdef tuple workspace_on(int device):
     """Memory for the products of a recording: (CuPy's block, bytes)."""
-    # What the documentation of cuBLAS recommends from Hopper on, and before
+    # The documentation of cuBLAS recommends these sizes from Hopper on, and before.
     size = 32 << 20 if int(cupy_cuda.Device(device).compute_capability) >= 90 else 4 << 20
-    return (<Pool>pools[device]).allocated(size), size
+    return (<Pool>pools[device]).allocate(size), size

@@ -74,10 +74,10 @@ def signature(node):
     return theirs if ours == theirs[-1] else ["@overload", ours, "@overload", *theirs]
 
 
-def parsed(path, module):
+def parsed(path, module, include_path=()):
     """The syntax tree of a .pyx or .pxd file."""
     Errors.init_thread()
-    context = Context.from_options(CompilationOptions(language_level=3))
+    context = Context.from_options(CompilationOptions(language_level=3, include_path=[*include_path]))
     scope = ModuleScope(module, None, context)
     return context.parse(FileSourceDescriptor(str(path)), scope, path.suffix == ".pxd", module)
 
@@ -130,7 +130,7 @@ class Returns(TreeVisitor):
 class Stub(TreeVisitor):
     """Collects the lines of a stub from the syntax trees of a module's .pxd and .pyx files."""
 
-    def __init__(self, module, pyx):
+    def __init__(self, module, pyx, include_path=()):
         super().__init__()
         self.lines, self.indent, self.derived, self.attributes = [], "", False, {}
         self.collisions = {key.value for key in pytorch(ast.Dict, "COLLISIONS").keys}
@@ -139,8 +139,7 @@ class Stub(TreeVisitor):
         self.imports["builtins"] = "import builtins"
         for path in (pyx.with_suffix(".pxd"), pyx):
             if path.exists():
-                self.source = path.read_text(encoding="utf-8").split("\n")
-                self.visit(parsed(path, module))
+                self.visit(parsed(path, module, include_path))
 
     def __str__(self):
         used = {node.id for node in ast.walk(ast.parse("\n".join(self.lines))) if isinstance(node, ast.Name)}
@@ -151,7 +150,8 @@ class Stub(TreeVisitor):
 
     def result(self, node):
         """What Python gets: the T of a comment ``# -> T`` at the end of the header, or the C type."""
-        header = "\n".join(self.source[node.pos[1] - 1 :])
+        source, line, _ = node.pos
+        header = "\n".join([*source.get_lines()][line - 1 :])
         stated = re.match(r"(?:[^#\n]*[,(]\n)*[^#\n]*# -> (.*)", header)
         if not stated and not node.base_type.name and Returns(node).value:
             raise Errors.CompileError(node.pos, "state the type of the result: # -> T")

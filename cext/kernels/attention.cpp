@@ -185,6 +185,7 @@ void forward_block(const Head<T>& a, int64_t row, T* scratch, T* y, T* statistic
         forward_block(a, row, scratch, y, statistics, true);
 }
 
+MG_KERNEL(attention[FLOATS])
 template <class T>
 void attention(const Attention& a) {
     const int64_t blocks = (a.queries + QUERIES - 1) / QUERIES;
@@ -276,6 +277,7 @@ void backward_block(const Head<T>& a, const Workspace<T>& w, int64_t row, int64_
     if (dq) multiply_panels<T>(rows, keys, a.width, w.dp, KEYS, w.k, nullptr, true, dq, a.width);
 }
 
+MG_KERNEL(attention_backward[FLOATS])
 template <class T>
 void attention_backward(const Attention& a) {
     const int64_t heads = a.batch * a.heads, all = heads * a.queries, size = all * a.width;

@@ -391,6 +391,8 @@ void standardize(const Columns& at, const Coefficients<T>& by, int64_t c, double
     statistics[at.channels + c] = rstd;
 }
 
+// scratch[batch_norm_scratch(..)] holds sums of blocks and coefficients, here and below.
+MG_KERNEL(batch_norm[FLOATS])
 template <class T>
 void batch_norm(int64_t outer, int64_t channels, int64_t inner, const T* x, const T* gamma, const T* beta, double eps,
                 T* y, T* mean, T* var, double* statistics, double* scratch) {
@@ -409,6 +411,7 @@ void batch_norm(int64_t outer, int64_t channels, int64_t inner, const T* x, cons
     });
 }
 
+MG_KERNEL(batch_norm_eval[FLOATS])
 template <class T>
 void batch_norm_eval(int64_t outer, int64_t channels, int64_t inner, const T* x, const T* gamma, const T* beta,
                      const T* mean, const T* var, double eps, T* y, double* statistics, double* scratch) {
@@ -420,6 +423,7 @@ void batch_norm_eval(int64_t outer, int64_t channels, int64_t inner, const T* x,
 }
 
 // With d = x - center, where mean = center + shift, and xhat = (d - shift) rstd
+MG_KERNEL(batch_norm_backward[FLOATS])
 template <class T>
 void batch_norm_backward(int64_t outer, int64_t channels, int64_t inner, bool given, const T* x, const T* gamma,
                          const double* statistics, const T* g, T* dx, T* dgamma, T* dbeta, double* scratch) {

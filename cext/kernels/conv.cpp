@@ -106,6 +106,8 @@ MG_INLINE void multiply_patches(int64_t rows, int64_t depth, const T* w, int64_t
     });
 }
 
+// offsets[depth] is scratch for the places of a window's elements.
+MG_KERNEL(conv2d[FLOATS])
 template <class T>
 void conv2d(const Conv2d& at, const T* x, const T* w, const T* bias, T* y, int64_t* offsets) {
     const int64_t depth = at.depth(), positions = at.positions(), panels = ceil_divide(positions, PANEL<T>);
@@ -166,6 +168,8 @@ void add_segments(const Segments<T>& segments, int64_t stride, const T* values, 
     }
 }
 
+// turned[groups, kernel_h, kernel_w, channels, outputs] is scratch for the weights.
+MG_KERNEL(conv2d_backward_data[FLOATS])
 template <class T>
 void conv2d_backward_data(const Conv2d& at, const T* g, const T* w, T* dx, T* turned) {
     const int64_t window = at.kernel_h * at.kernel_w, depth = at.depth(), positions = at.positions();
@@ -311,6 +315,8 @@ void add_dots(int64_t begin, int64_t end, bool with_bias, int64_t depth, int64_t
     });
 }
 
+// partial[conv2d_partial(at)] is scratch for sums over blocks of samples. dw and dbias may each be null.
+MG_KERNEL(conv2d_backward_weight[FLOATS])
 template <class T>
 void conv2d_backward_weight(const Conv2d& at, const T* x, const T* g, T* dw, T* dbias, int64_t* offsets, T* partial) {
     const int64_t depth = at.depth(), positions = at.positions(), sample = at.channels * at.height * at.width;

@@ -335,6 +335,7 @@ void where(int64_t n, char* const* data, const int64_t* strides) {
 }
 
 // min(max(x, low), high) for two numbers; NaN stays NaN
+MG_KERNEL(clip[FLOATS])
 template <class T>
 void clip(int64_t n, char* const* data, const int64_t* strides) {
     const T low = at<T>(data[1], 0), high = at<T>(data[2], 0);

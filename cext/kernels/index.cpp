@@ -53,6 +53,7 @@ void with_constant_size(int64_t bytes, Copy copy) {
     }
 }
 
+MG_KERNEL(take)
 void take(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, const char* x, int64_t m, const int64_t* index,
           char* y) {
     const int64_t bytes = inner * itemsize;
@@ -62,6 +63,7 @@ void take(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, const char*
     });
 }
 
+MG_KERNEL(put)
 void put(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, char* x, int64_t m, const int64_t* index,
          const char* v) {
     each_slice(outer, m, inner, [=](int64_t o, int64_t first, int64_t columns) {
@@ -74,6 +76,7 @@ void put(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, char* x, int
     });
 }
 
+MG_KERNEL(add_at[FLOATS])
 template <class T>
 void add_at(int64_t outer, int64_t n, int64_t inner, T* x, int64_t m, const int64_t* index, const T* v) {
     each_slice(outer, m, inner, [=](int64_t o, int64_t first, int64_t columns) {
@@ -85,6 +88,9 @@ void add_at(int64_t outer, int64_t n, int64_t inner, T* x, int64_t m, const int6
     });
 }
 
+// The positions of the elements of a mask x[n] that are true, in chunks of MASK_CHUNK elements: first how many each
+// chunk has; then the positions, in chunk c from y[starts[c]] on
+MG_KERNEL(count_true)
 void count_true(int64_t n, const uint8_t* x, int64_t* counts) {
     parallel(ceil_divide(n, MASK_CHUNK), 1, [=](int64_t begin, int64_t end) {
         for (int64_t c = begin; c < end; c++) {
@@ -95,6 +101,7 @@ void count_true(int64_t n, const uint8_t* x, int64_t* counts) {
     });
 }
 
+MG_KERNEL(true_positions)
 void true_positions(int64_t n, const uint8_t* x, const int64_t* starts, int64_t* y) {
     parallel(ceil_divide(n, MASK_CHUNK), 1, [=](int64_t begin, int64_t end) {
         constexpr int64_t RUN = 64;
@@ -113,6 +120,7 @@ void true_positions(int64_t n, const uint8_t* x, const int64_t* starts, int64_t*
     });
 }
 
+MG_KERNEL(take_along[DTYPES])
 template <class T>
 void take_along(int64_t outer, int64_t n, int64_t inner, const T* x, int64_t m, const int64_t* index, T* y) {
     each_pair(outer, m, inner, [=](int64_t o, int64_t j) {
@@ -121,6 +129,7 @@ void take_along(int64_t outer, int64_t n, int64_t inner, const T* x, int64_t m, 
     });
 }
 
+MG_KERNEL(add_along[FLOATS])
 template <class T>
 void add_along(int64_t outer, int64_t n, int64_t inner, T* x, int64_t m, const int64_t* index, const T* v) {
     each_slice(outer, m, inner, [=](int64_t o, int64_t first, int64_t columns) {

@@ -131,146 +131,28 @@ struct Attention {
 
 constexpr int64_t MASK_CHUNK = 1 << 15;
 
-struct Kernels {
+// Precedes the definition of a kernel of this table, whose member cext/declare.py declares; the types count its dtypes.
+#define MG_KERNEL(member)
+
+#include "kernels/table.inc"
+
+struct Kernels : Table {
     const char* isa;
 
     // elementwise.cpp; null where an op is not defined for a dtype (of the inputs)
     Loop unary[UNARY_OPS][DTYPES];    // (x, y)
     Loop binary[BINARY_OPS][DTYPES];  // (a, b, y)
     Loop where[DTYPES];               // (bool c, a, b, y)
-    Loop clip[FLOATS];                // (x, low, high, y)
     Loop cast[DTYPES][DTYPES];        // [from][to], (x, y); to bool: x != 0
 
     // reduce.cpp. For n = 0: SUM 0, PROD 1, ANY false, ALL true; the others are never called with it.
     // MAX, MIN, ARGMAX, ARGMIN: NaN wins, the first index wins. Output dtype: the input's, but bool
     // for ANY and ALL and int64 for ARGMAX and ARGMIN.
     Reduction reduce[REDUCE_OPS][DTYPES];
-    // mean[outer, inner] and the sum of squared deviations m2[outer, inner], two-pass
-    void (*moments[FLOATS])(int64_t outer, int64_t n, int64_t inner, const void* x, void* mean, void* m2);
-    Reduction cumulative_sum[DTYPES];  // y[outer, n, inner]
 
-    // scan.cpp: linear recurrences along the middle axis of a, b, h[outer, n, inner]; reverse: from the last step on
-    //   h_t = a_t h_{t-1} + b_t; h_0 = initial[outer, inner], or if that is null, h_1 = b_1
-    void (*linear_scan[FLOATS])(int64_t outer, int64_t n, int64_t inner, int32_t reverse, const void* a, const void* b,
-                                const void* initial, void* h);
-    //   d_t = g_t + a_{t+1} d_{t+1}, da_t = d_t h_{t-1}, db_t = d_t, dinitial = a_1 d_1; da, db and dinitial may each
-    //   be null, and h is read for da alone
-    void (*linear_scan_backward[FLOATS])(int64_t outer, int64_t n, int64_t inner, int32_t reverse, const void* a,
-                                         const void* h, const void* initial, const void* g, void* da, void* db,
-                                         void* dinitial);
-
-    // norm.cpp: the rows of x[rows, m, inner], of n = m inner elements. Row r belongs to group r % groups. gamma and
-    // beta are [groups, m]; each may be null.
-    //   mean = sum(x)/n, rstd = 1/sqrt(sum((x - mean)^2)/n + eps), y = (x - mean) rstd gamma + beta
-    // If mean is null, 0 takes its place; then groups and inner must be 1 and beta null. mean[rows] and rstd[rows] have
-    // x's dtype if groups and inner are 1, otherwise double, which saves the backward pass over channels a sum.
-    void (*normalize[FLOATS])(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x, const void* gamma,
-                              const void* beta, double eps, void* y, void* mean, void* rstd);
-    //   dx, dgamma and dbeta may each be null. scratch[normalize_scratch(..)], in the dtype of rstd, holds partial sums
-    //   over rows.
-    void (*normalize_backward[FLOATS])(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x,
-                                       const void* gamma, const void* mean, const void* rstd, const void* g, void* dx,
-                                       void* dgamma, void* dbeta, void* scratch);
-
-    // batch_norm.cpp: the channels of x[outer, channels, inner]; gamma[channels], beta[channels] may be null
-    //   mean, var = the moments over outer and inner (biased), y = (x - mean) rstd gamma + beta, rstd = 1/sqrt(var +
-    //   eps)
-    // statistics[2, channels] = mean and rstd, for the backward pass; scratch[batch_norm_scratch(..)]
-    void (*batch_norm[FLOATS])(int64_t outer, int64_t channels, int64_t inner, const void* x, const void* gamma,
-                               const void* beta, double eps, void* y, void* mean, void* var, double* statistics,
-                               double* scratch);
-    //   the same with mean and var given
-    void (*batch_norm_eval[FLOATS])(int64_t outer, int64_t channels, int64_t inner, const void* x, const void* gamma,
-                                    const void* beta, const void* mean, const void* var, double eps, void* y,
-                                    double* statistics, double* scratch);
-    //   dgamma = sum of g xhat, dbeta = sum of g; dx = gamma rstd (g - mean(g) - xhat mean(g xhat)), or gamma rstd g
-    //   where the statistics were `given`. Each may be null.
-    void (*batch_norm_backward[FLOATS])(int64_t outer, int64_t channels, int64_t inner, bool given, const void* x,
-                                        const void* gamma, const double* statistics, const void* g, void* dx,
-                                        void* dgamma, void* dbeta, double* scratch);
-
-    // conv.cpp; offsets[depth]: scratch for the places of a window's elements
-    void (*conv2d[FLOATS])(const Conv2d& at, const void* x, const void* w, const void* bias, void* y, int64_t* offsets);
-    //   dx for the cotangent g; turned[groups, kernel_h, kernel_w, channels, outputs]: scratch for the weights
-    void (*conv2d_backward_data[FLOATS])(const Conv2d& at, const void* g, const void* w, void* dx, void* turned);
-    //   dw and dbias, each of which may be null; partial[conv2d_partial(at)]: scratch for sums over blocks of samples
-    void (*conv2d_backward_weight[FLOATS])(const Conv2d& at, const void* x, const void* g, void* dw, void* dbias,
-                                           int64_t* offsets, void* partial);
-
-    // pooling.cpp
-    //   y[planes, rows, columns]: the maxima of the windows; their place in the plane goes to index, which may be null,
-    //   as may y. The first of equals wins, and the last NaN.
-    void (*max_pool2d[FLOATS])(const Pool2d& at, const void* x, void* y, int64_t* index);
-    void (*max_pool2d_backward[FLOATS])(const Pool2d& at, const void* x, const void* g, void* dx);
-    //   y[planes, m, n] = sums over x[planes, height, width] from rows[m, 0] up to rows[m, 1] and columns[n, 0] up to
-    //   columns[n, 1], over the divisor, or if it is 0 over rows[m, 2] columns[n, 2]
-    void (*average_pool2d[FLOATS])(int64_t planes, int64_t height, int64_t width, int64_t m, int64_t n, const void* x,
-                                   const int64_t* rows, const int64_t* columns, double divisor, void* y);
-    void (*average_pool2d_backward[FLOATS])(int64_t planes, int64_t height, int64_t width, int64_t m, int64_t n,
-                                            const void* g, const int64_t* rows, const int64_t* columns, double divisor,
-                                            void* dx);
-
-    // recurrent.cpp
-    void (*recurrent[FLOATS])(const Recurrence& layer);
-    void (*recurrent_backward[FLOATS])(const Recurrence& layer);
-
-    // softmax.cpp: rows of x[rows, width]
-    void (*softmax[FLOATS])(int64_t rows, int64_t width, const void* x, void* y);
-    void (*softmax_backward[FLOATS])(int64_t rows, int64_t width, const void* y, const void* g, void* dx);
-    void (*log_softmax[FLOATS])(int64_t rows, int64_t width, const void* x, void* y);
-    void (*log_softmax_backward[FLOATS])(int64_t rows, int64_t width, const void* y, const void* g, void* dx);
-    void (*logsumexp[FLOATS])(int64_t rows, int64_t width, const void* x, void* y);  // y[rows]
-    // Cross-entropy of logits z[rows, width] with labels[rows] (int64, checked by the caller;
-    // ignore: loss and gradient 0), class weights w[width] or null, label smoothing s:
-    //   loss[r] = (1 - s) w_t (lse - z_t) + s/width sum_c w_c (lse - z_c),  lse = log sum exp z
-    void (*cross_entropy[FLOATS])(int64_t rows, int64_t width, const void* z, const int64_t* labels, int64_t ignore,
-                                  const void* w, double smoothing, void* loss, void* lse);
-    //   dz[r, c] = g[r] (softmax(z)_c ((1 - s) w_t + s/width sum_k w_k) - (1 - s) w_t [c = t] - s/width w_c)
-    void (*cross_entropy_backward[FLOATS])(int64_t rows, int64_t width, const void* z, const int64_t* labels,
-                                           int64_t ignore, const void* w, double smoothing, const void* lse,
-                                           const void* g, int64_t g_stride, void* dz);
-
-    // attention.cpp
-    void (*attention[FLOATS])(const Attention& a);
-    void (*attention_backward[FLOATS])(const Attention& a);
-
-    // index.cpp: the positions of the elements of a mask x[n] that are true, in chunks of MASK_CHUNK elements. First
-    // how many each chunk has; then the positions, those of chunk c from y[starts[c]] on.
-    void (*count_true)(int64_t n, const uint8_t* x, int64_t* counts);
-    void (*true_positions)(int64_t n, const uint8_t* x, const int64_t* starts, int64_t* y);
-
-    // indices are int64, already checked and non-negative
-    //   y[outer, m, inner] = x[outer, index[j], inner]; any dtype, by item size in bytes
-    void (*take)(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, const void* x, int64_t m,
-                 const int64_t* index, void* y);
-    //   x[outer, index[j], inner] = v[outer, j, inner]; the last of equal indices wins
-    void (*put)(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, void* x, int64_t m, const int64_t* index,
-                const void* v);
-    //   x[outer, index[j], inner] += v[outer, j, inner]; always in the order of j
-    void (*add_at[FLOATS])(int64_t outer, int64_t n, int64_t inner, void* x, int64_t m, const int64_t* index,
-                           const void* v);
-    //   the same with an index per element: index[outer, m, inner]
-    void (*take_along[DTYPES])(int64_t outer, int64_t n, int64_t inner, const void* x, int64_t m, const int64_t* index,
-                               void* y);
-    void (*add_along[FLOATS])(int64_t outer, int64_t n, int64_t inner, void* x, int64_t m, const int64_t* index,
-                              const void* v);
-
-    // order.cpp: index[row, j] = the place of the element of rank ranks[j] in x[row, n], NaN wherever there is one;
-    // `keys` is memory of x's size
-    void (*ranked[FLOATS])(int64_t rows, int64_t n, const void* x, int64_t m, const int64_t* ranks, void* keys,
-                           int64_t* index);
-
-    // optimizer.cpp: every parameter of a list in one call
-    const Rule* rules;                                      // the last one has no name
+    // optimizer.cpp; the last one has no name
+    const Rule* rules;
     double (*sum_of_squares[FLOATS])(const Tensors& list);  // over all gradients, in double
-
-    // random.cpp: Philox 4x32-10, value i depends only on (seed, offset + i/4), whatever the threads
-    void (*uniform[FLOATS])(uint64_t seed, uint64_t offset, int64_t n, double low, double high,
-                            void* y);  // [low, high)
-    void (*normal[FLOATS])(uint64_t seed, uint64_t offset, int64_t n, double mean, double std, void* y);
-    void (*integers)(uint64_t seed, uint64_t offset, int64_t n, int64_t low, int64_t high, int64_t* y);  // [low, high)
-    // y = x keep/(1 - p), keep[i] = u_i >= p; the mask itself is written too
-    void (*dropout[FLOATS])(uint64_t seed, uint64_t offset, int64_t n, double p, const void* x, void* y, bool* keep);
 };
 
 constexpr int64_t NORM_BLOCK = 64;  // rows summed into one partial of dgamma and dbeta

@@ -79,6 +79,7 @@ void normalize_rows(int64_t rows, int64_t groups, int64_t m, int64_t inner, cons
     });
 }
 
+MG_KERNEL(normalize[FLOATS])
 template <class T>
 void normalize(int64_t rows, int64_t groups, int64_t m, int64_t inner, const T* x, const T* gamma, const T* beta,
                double eps, T* y, void* mean, void* rstd) {
@@ -276,6 +277,8 @@ void channels_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner, c
     if (dbeta) add_partials(samples, channels, 2 * channels, partial + channels, dbeta);
 }
 
+// scratch[normalize_scratch(..)], in the dtype of rstd, holds partial sums over rows.
+MG_KERNEL(normalize_backward[FLOATS])
 template <class T>
 void normalize_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner, const T* x, const T* gamma,
                         const void* mean, const void* rstd, const T* g, T* dx, T* dgamma, T* dbeta, void* scratch) {

@@ -90,6 +90,8 @@ struct Place {
 
 // index[row, j] = the place of the element of rank ranks[j] in the stable order of x[row, n]; in a row with NaN, the
 // place of the last NaN. Equal and consecutive ranks share what was found.
+// keys is scratch of x's size.
+MG_KERNEL(ranked[FLOATS])
 template <class T>
 void ranked(int64_t rows, int64_t n, const T* all, int64_t m, const int64_t* ranks, Word<T>* all_keys, int64_t* index) {
     parallel(rows, 1 + GRAIN / (1 + n), [=](int64_t begin, int64_t end) {

@@ -128,6 +128,7 @@ bool is_paired(const Pool2d& at) {
 
 // ---- the largest element --------------------------------------------------------------------------------------------
 
+MG_KERNEL(max_pool2d[FLOATS])
 template <class T>
 void max_pool2d(const Pool2d& at, const T* x, T* y, int64_t* index) {
     const int64_t plane = at.height * at.width, windows = at.rows * at.columns;
@@ -155,6 +156,7 @@ void max_pool2d(const Pool2d& at, const T* x, T* y, int64_t* index) {
     });
 }
 
+MG_KERNEL(max_pool2d_backward[FLOATS])
 template <class T>
 void max_pool2d_backward(const Pool2d& at, const T* x, const T* g, T* dx) {
     const int64_t plane = at.height * at.width, windows = at.rows * at.columns;
@@ -189,6 +191,7 @@ void max_pool2d_backward(const Pool2d& at, const T* x, const T* g, T* dx) {
 
 // ---- the mean -------------------------------------------------------------------------------------------------------
 
+MG_KERNEL(average_pool2d[FLOATS])
 template <class T>
 void average_pool2d(int64_t planes, int64_t height, int64_t width, int64_t m, int64_t n, const T* x,
                     const int64_t* rows, const int64_t* columns, double divisor, T* y) {
@@ -209,6 +212,7 @@ void average_pool2d(int64_t planes, int64_t height, int64_t width, int64_t m, in
     });
 }
 
+MG_KERNEL(average_pool2d_backward[FLOATS])
 template <class T>
 void average_pool2d_backward(int64_t planes, int64_t height, int64_t width, int64_t m, int64_t n, const T* g,
                              const int64_t* rows, const int64_t* columns, double divisor, T* dx) {

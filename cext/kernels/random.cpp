@@ -41,6 +41,7 @@ void each_batch(uint64_t seed, uint64_t offset, int64_t n, Fill fill) {
 MG_INLINE float below(float x) { return __builtin_nextafterf(x, -__builtin_inff()); }
 MG_INLINE double below(double x) { return __builtin_nextafter(x, -__builtin_inf()); }
 
+MG_KERNEL(uniform[FLOATS])
 template <class T>
 void uniform(uint64_t seed, uint64_t offset, int64_t n, double low, double high, T* y) {
     const T start = T(low), length = T(high - low), end = T(high) > start ? below(T(high)) : start;
@@ -78,6 +79,7 @@ MG_INLINE void circle(Bits bits, T& cosine, T& sine) {
 }
 
 // Box and Muller 1958: values 2i and 2i + 1 are r cos(2 pi u) and r sin(2 pi u) with r = sqrt(-2 log v)
+MG_KERNEL(normal[FLOATS])
 template <class T>
 void normal(uint64_t seed, uint64_t offset, int64_t n, double mean, double std, T* y) {
     using Bits = Word<T>;
@@ -98,6 +100,7 @@ void normal(uint64_t seed, uint64_t offset, int64_t n, double mean, double std, 
 
 // low + floor(u (high - low)) for the u in [0, 1) of 64 bits: no value is likelier than another by more than
 // (high - low)/2^64
+MG_KERNEL(integers)
 void integers(uint64_t seed, uint64_t offset, int64_t n, int64_t low, int64_t high, int64_t* y) {
     const uint64_t start = static_cast<uint64_t>(low), range = static_cast<uint64_t>(high) - start;
     each_batch<uint64_t>(seed, offset, n, [=](const uint64_t* bits, int64_t begin, int64_t count) {
@@ -108,6 +111,7 @@ void integers(uint64_t seed, uint64_t offset, int64_t n, int64_t low, int64_t hi
     });
 }
 
+MG_KERNEL(dropout[FLOATS])
 template <class T>
 void dropout(uint64_t seed, uint64_t offset, int64_t n, double p, const T* x, T* y, bool* keep) {
     const T scale = T(1 / (1 - p));

@@ -353,6 +353,7 @@ void multiply_once(int64_t rows, int64_t k, int64_t n, const T* a, const T* b, i
 }
 
 // W[columns, hidden]: h W^T needs the panels of its transpose, dz W those of W
+MG_KERNEL(recurrent[FLOATS])
 template <class T>
 void recurrent(const Recurrence& recurrence) {
     const Rows<T> r(recurrence);
@@ -406,6 +407,7 @@ MG_INLINE void flush(int64_t n, T* sum, double* total) {
     }
 }
 
+MG_KERNEL(recurrent_backward[FLOATS])
 template <class T>
 void recurrent_backward(const Recurrence& recurrence) {
     const Rows<T> r(recurrence);

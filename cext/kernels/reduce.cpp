@@ -346,6 +346,7 @@ void tile_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, Mom
     }
 }
 
+MG_KERNEL(moments[FLOATS])
 template <class T>
 void moments(int64_t outer, int64_t n, int64_t inner, const T* x, T* mean, T* m2) {
     over_tiles<Moments>(
@@ -384,6 +385,7 @@ MG_INLINE void cumulative_rows(int64_t n, const T* x, T* y) {
     }
 }
 
+MG_KERNEL(cumulative_sum[DTYPES])
 template <class T>
 void cumulative_sum(int64_t outer, int64_t n, int64_t inner, const T* x, T* y) {
     using Total = Wide<T>;

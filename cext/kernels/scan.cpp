@@ -86,6 +86,7 @@ void each_tile(int64_t outer, int64_t n, int64_t inner, bool reverse, Run run) {
     });
 }
 
+MG_KERNEL(linear_scan[FLOATS])
 template <class T>
 void linear_scan(int64_t outer, int64_t n, int64_t inner, int32_t reverse, const T* a, const T* b, const T* initial,
                  T* h) {
@@ -94,6 +95,7 @@ void linear_scan(int64_t outer, int64_t n, int64_t inner, int32_t reverse, const
     });
 }
 
+MG_KERNEL(linear_scan_backward[FLOATS])
 template <class T>
 void linear_scan_backward(int64_t outer, int64_t n, int64_t inner, int32_t reverse, const T* a, const T* h,
                           const T* initial, const T* g, T* da, T* db, T* dinitial) {

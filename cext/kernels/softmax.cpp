@@ -30,6 +30,7 @@ LogSumExp<T> log_sum_exp(int64_t width, const T* x) {
 }
 
 // y = exp(x - max x) / sum exp(x - max x)
+MG_KERNEL(softmax[FLOATS])
 template <class T>
 void softmax(int64_t rows, int64_t width, const T* all_x, T* all_y) {
     each_row(rows, width, [=](int64_t r) {
@@ -41,6 +42,7 @@ void softmax(int64_t rows, int64_t width, const T* all_x, T* all_y) {
 }
 
 // dx = y (g - sum(g y))
+MG_KERNEL(softmax_backward[FLOATS])
 template <class T>
 void softmax_backward(int64_t rows, int64_t width, const T* all_y, const T* all_g, T* all_dx) {
     each_row(rows, width, [=](int64_t r) {
@@ -54,6 +56,7 @@ void softmax_backward(int64_t rows, int64_t width, const T* all_y, const T* all_
 }
 
 // y = x - log sum exp x
+MG_KERNEL(log_softmax[FLOATS])
 template <class T>
 void log_softmax(int64_t rows, int64_t width, const T* all_x, T* all_y) {
     each_row(rows, width, [=](int64_t r) {
@@ -66,6 +69,7 @@ void log_softmax(int64_t rows, int64_t width, const T* all_x, T* all_y) {
 }
 
 // dx = g - exp(y) sum(g)
+MG_KERNEL(log_softmax_backward[FLOATS])
 template <class T>
 void log_softmax_backward(int64_t rows, int64_t width, const T* all_y, const T* all_g, T* all_dx) {
     each_row(rows, width, [=](int64_t r) {
@@ -79,6 +83,7 @@ void log_softmax_backward(int64_t rows, int64_t width, const T* all_y, const T* 
     });
 }
 
+MG_KERNEL(logsumexp[FLOATS])
 template <class T>
 void logsumexp(int64_t rows, int64_t width, const T* x, T* y) {
     each_row(rows, width, [=](int64_t r) {
@@ -88,6 +93,7 @@ void logsumexp(int64_t rows, int64_t width, const T* x, T* y) {
 }
 
 // loss = (1 - s) w_t (lse - z_t) + s/width sum_c w_c (lse - z_c)
+MG_KERNEL(cross_entropy[FLOATS])
 template <class T>
 void cross_entropy(int64_t rows, int64_t width, const T* all_z, const int64_t* labels, int64_t ignore, const T* w,
                    double smoothing, T* losses, T* all_lse) {
@@ -112,6 +118,7 @@ void cross_entropy(int64_t rows, int64_t width, const T* all_z, const int64_t* l
 }
 
 // dz = g (softmax(z) ((1 - s) w_t + s/width sum_k w_k) - (1 - s) w_t [c = t] - s/width w_c)
+MG_KERNEL(cross_entropy_backward[FLOATS])
 template <class T>
 void cross_entropy_backward(int64_t rows, int64_t width, const T* all_z, const int64_t* labels, int64_t ignore,
                             const T* w, double smoothing, const T* lse, const T* all_g, int64_t g_stride, T* all_dz) {

@@ -84,7 +84,7 @@ cdef class Rule:
 
 
 def grads_of(object parameters: Iterable[Tensor]) -> tuple[list[Any], list[int]]:
-    """The gradients of parameters, and for each a number that stands for its dtype and device, or -1 if it is None."""
+    """The gradients of parameters, and for each the number of its dtype and device, or -1 if it is None."""
     cdef Array g
     cdef list grads = [(<Array?>x).grad_ for x in parameters], kinds = []
     for g in grads:
@@ -107,7 +107,7 @@ def states_hold(object state: dict[Tensor, dict[str, Any]], list parameters: lis
                 object absent: Any) -> bool:
     """Whether `state` has these states for the parameters, and they hold the objects in `seen` and nothing else.
 
-    An object in `seen` that is `absent` stands for no entry.
+    An object in `seen` that is `absent` means that there is no entry.
     """
     cdef Py_ssize_t i, total = 0
     cdef list values

@@ -7,8 +7,8 @@ from minigrad.engine.backend import Backend
 from minigrad.engine.dtype import get_float32_matmul_precision
 from minigrad.engine.tensor import Tensor
 
-SIDE, THREADS = 64, 256  # of a tile, and of a block; as in attention.cu
-HEIGHT, WIDTHS, FEWER = 64, (32, 64, 128), 128  # of a block and its threads, as in attention_tensor.cu
+SIDE, THREADS = 64, 256  # the side of a tile and the threads of a block, as in attention.cu
+HEIGHT, WIDTHS, FEWER = 64, (32, 64, 128), 128  # a block's rows, columns and threads, as in attention_tensor.cu
 
 
 class Attention(Backend):

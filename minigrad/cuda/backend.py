@@ -26,7 +26,7 @@ from minigrad.engine.recording import repeat
 from minigrad.engine.tensor import Tensor
 
 DEVICE_TO_HOST, DEVICE_TO_DEVICE = 2, 3  # cudaMemcpyKind
-KEPT = 64  # the part of a GPU's memory that may wait for reuse outside of CuPy's pool
+KEPT = 64  # this fraction of a GPU's memory may wait for reuse outside CuPy's pool
 registered: set[int] = set()
 
 
@@ -73,7 +73,7 @@ def transfer(x: Tensor, index: int) -> Tensor:
 
 
 def copy_across(x: Tensor, out: Tensor) -> None:
-    """Copy contiguous memory; return when the caller may read or write that of the CPU."""
+    """Copy contiguous memory; return when the caller may read or write the memory of the CPU."""
     source, target = (-1 if one.device == "cpu" else int(one.device[5:]) for one in (x, out))
     kind = HOST_TO_DEVICE if source < 0 else DEVICE_TO_HOST if target < 0 else DEVICE_TO_DEVICE
     if kind == DEVICE_TO_DEVICE:

@@ -15,8 +15,8 @@ from minigrad.engine.tensor import Tensor
 
 CODES = {code.name.lower(): code.value for code in Code}
 AXES = 8  # the most axes of an array, as in common.cuh
-SMALL_BLOCK = 128  # of elementwise.cu, whose kernels use many registers: more of them fit on a multiprocessor
-FEW_PLACES = 1 << 18  # about as many threads as a GPU runs at once; of more packs and elements, each gets several
+SMALL_BLOCK = 128  # threads: kernels of elementwise.cu use many registers, so that more small blocks fit
+FEW_PLACES = 1 << 18  # about as many threads as a GPU runs at once; above, each gets several packs or elements
 PACK, FLIGHT = 4, 4  # the most elements of a pack, and the packs of a thread, as in elementwise.cu
 SHORT = 8  # shorter axes would leave most of a tile of 32 x 32 elements empty
 
@@ -50,7 +50,7 @@ class Elementwise(Backend):
     def copy(self, x: Tensor, out: Tensor) -> None:
         dtype = x.dtype.name
         if dtype == out.dtype.name and (x.strides[-1:] != out.strides[-1:] or out.shape[-1:] == (1,)):
-            matrices = transposition(out.shape, out.dtype.itemsize, out.strides, x.strides)
+            matrices = plan_transpose(out.shape, out.dtype.itemsize, out.strides, x.strides)
             if matrices is not None:
                 rows, columns, *axes, count, shape, axis = matrices
                 blocks = count * -(-rows // WARP) * -(-columns // WARP)
@@ -75,7 +75,7 @@ class Elementwise(Backend):
 
 
 @functools.lru_cache(1 << 12)
-def collapsed(shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def collapse(shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the lengths of the axes that are left, and which of the strides' eight axes each of them is.
 
     Axes of length one are dropped, and neighbouring axes that are one axis in all arrays are merged.
@@ -107,7 +107,7 @@ def layout(
     n, pack = math.prod(shape), min(PACK, 16 // max(sizes))
     if n == 0:
         return 0, 0, 0, 0, (1,), (AXES - 1,)
-    lengths, axes = collapsed(shape, strides)
+    lengths, axes = collapse(shape, strides)
     missing, linear, whole = AXES - len(shape), 0, len(lengths) == 1 or lengths[-1] % pack == 0
     for k, (size, step) in enumerate(zip(sizes, strides, strict=True)):
         left = [step[axis - missing] if axis >= missing else 0 for axis in axes]
@@ -128,7 +128,7 @@ def layout(
 
 
 @functools.lru_cache(1 << 12)
-def transposition(
+def plan_transpose(
     shape: tuple[int, ...], size: int, out: tuple[int, ...], x: tuple[int, ...]
 ) -> tuple[int, int, int, int, int, tuple[int, ...], tuple[int, ...]] | None:
     """Return the arguments of the kernel `transpose` that precede the arrays, except `axes`; None if it is of no use.
@@ -137,7 +137,7 @@ def transposition(
     """
     if math.prod(shape) == 0:
         return None
-    lengths, axes = collapsed(shape, (out, x))
+    lengths, axes = collapse(shape, (out, x))
     missing = AXES - len(shape)
     rows = [k for k, axis in enumerate(axes) if axis >= missing and x[axis - missing] == size]
     columns = [k for k, axis in enumerate(axes) if axis >= missing and out[axis - missing] == size]

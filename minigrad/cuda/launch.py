@@ -1,7 +1,7 @@
 """The kernels of the ``.cu`` files, and the single function that launches them.
 
-The CUDA driver knows nothing of dtypes, layouts and devices. `launch`, which is compiled (cext/cuda.pyx), checks every
-argument against the kernel's declaration in the ``.cu`` file, and passes exactly what is declared there.
+The CUDA driver knows nothing of dtypes, layouts and devices. `launch`, which is compiled (cext/cuda_launch.pxi), checks
+every argument against the kernel's declaration in the ``.cu`` file, and passes exactly what is declared there.
 
 ======================================  ==============================================================
 declared                                expected
@@ -26,11 +26,12 @@ from minigrad.engine.cuda import BLOCK, MOST_BLOCKS, MOST_TENSORS, WARP, Kernel,
 from minigrad.engine.dtype import Code
 from minigrad.engine.tensor import EMPTY, Tensor, constant
 
-__all__ = ["BLOCK", "FOLDER", "MOST_BLOCKS", "MOST_TENSORS", "MULTIPROCESSORS", "WARP", "empty", "functions", "has_tf32",
-           "kernel", "kernels", "launch", "load", "options", "parameters", "power_of_two", "source"]  # fmt: skip
+__all__ = ["BLOCK", "FOLDER", "MOST_BLOCKS", "MOST_TENSORS", "MULTIPROCESSORS", "WARP", "empty", "functions",
+           "has_tf32", "kernel", "kernels", "launch", "load", "options", "parameters", "power_of_two",
+           "source"]  # fmt: skip
 
 FOLDER = Path(__file__).parent
-MULTIPROCESSORS = 132  # of an H200, for which work is divided
+MULTIPROCESSORS = 132  # an H200's, for which work is divided
 TYPES = {"bool": "Bool", "int32": "int", "int64": "int64", "float32": "float", "float64": "double"}
 DTYPES = {c: name for name, c in TYPES.items()}
 KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\)\s+)?(\w+)\(([^)]*)\)')

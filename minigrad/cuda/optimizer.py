@@ -9,7 +9,7 @@ from minigrad.engine.ops.optimizer import Rule
 from minigrad.engine.tensor import Tensor
 
 Tensors = list[Tensor]
-LISTS = 5  # of a kernel: parameters, gradients and three states
+LISTS = 5  # a kernel's: parameters, gradients and three states
 CHUNK = 1024  # elements that a block takes at a time; CHUNK in optimizer.cu
 SUMS = 512  # blocks that sum squares
 

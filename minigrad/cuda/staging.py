@@ -16,7 +16,7 @@ from minigrad.engine.tensor import Tensor
 
 HOST_TO_DEVICE = 1  # cudaMemcpyKind
 SIZE = 1 << 24  # bytes of the ring
-LARGEST = SIZE // 4  # of an array: copying a larger one twice would take longer than the wait
+LARGEST = SIZE // 4  # bytes: copying a larger array twice would take longer than the wait
 PAGE = 4096  # bytes; copies begin at multiples, so that the ring does not hold very many
 
 

@@ -161,7 +161,7 @@ class LBFGS(Optimizer):
             else:
                 self._move(direction, t)
                 if iteration < group["max_iter"]:  # the next step begins with an evaluation
-                    loss, grad, count = *self._evaluated(closure), 1
+                    loss, grad, count = *self._evaluate(closure), 1
             evaluations += count
             state["func_evals"] += count
             if (
@@ -198,7 +198,7 @@ class LBFGS(Optimizer):
             nonlocal count
             count += 1
             self._move(direction, t)
-            loss, grad = self._evaluated(closure)
+            loss, grad = self._evaluate(closure)
             for parameter, value in zip(self.param_groups[0]["params"], origin, strict=True):
                 parameter.copy_(value)
             return Point(t, loss, grad, _dot(grad, direction))
@@ -242,7 +242,7 @@ class LBFGS(Optimizer):
 
     # ── parameters and gradients as vectors ──
 
-    def _evaluated(self, closure: Callable[[], Any]) -> tuple[float, Tensor]:
+    def _evaluate(self, closure: Callable[[], Any]) -> tuple[float, Tensor]:
         with enable_grad():
             loss = _number(closure())
         return loss, self._gradient()
@@ -273,10 +273,10 @@ class LBFGS(Optimizer):
         if absent or state.keys() - known:
             raise ValueError(f"[LBFGS] expected a state with {', '.join(sorted(known))}, got {', '.join(state)}")
 
-    def _restored(self, name: str, value: Any, parameter: Tensor) -> Any:
+    def _restore(self, name: str, value: Any, parameter: Tensor) -> Any:
         """Restore an entry of a state: numbers, vectors of all parameters' elements, and lists of these."""
         if isinstance(value, list | tuple):
-            return [self._restored(name, item, parameter) for item in value]
+            return [self._restore(name, item, parameter) for item in value]
         if name in ("func_evals", "n_iter"):
             return integer("LBFGS", name, value, 0)
         if name in NUMBERS:

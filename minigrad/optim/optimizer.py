@@ -90,8 +90,8 @@ class Optimizer:
     Parameters
     ----------
     params : iterable of Tensor, of (name, Tensor), or of dict
-        The tensors to train, or groups: dicts with their tensors under "params" and their own options. Names, such as
-        those of ``model.named_parameters()``, are kept in the group under "param_names".
+        The tensors to train, or groups: dicts with their tensors under "params" and their own options. Names, as
+        ``model.named_parameters()`` gives them, are kept in the group under "param_names".
     defaults : dict
         The options of groups that do not set them. Every optimizer has "maximize": whether to climb, by the negative
         gradients, instead of to descend.
@@ -244,7 +244,7 @@ class Optimizer:
             self._check_gradients()
         if not isinstance(self.state, dict):
             raise TypeError(f"[{self.name}] expected state to be a dict, got {self.state!r}")
-        work = [self._planned(index, group) for index, group in enumerate(self.param_groups)]
+        work = [self._plan(index, group) for index, group in enumerate(self.param_groups)]
         for group, batches, grads in work:
             for batch in batches:
                 whole = len(batch.positions) == len(grads)
@@ -264,7 +264,7 @@ class Optimizer:
         for check in checks_before_step:
             check([parameter for group in self.param_groups for parameter in group["params"]])
 
-    def _planned(self, index: int, group: Group) -> tuple[Group, list[Batch], list[Any]]:
+    def _plan(self, index: int, group: Group) -> tuple[Group, list[Batch], list[Any]]:
         """Return a group, its batches and its gradients, checking options and states that have been edited."""
         options = self._checked.get(index)
         if options is None or not are_same(group.values(), options):
@@ -395,7 +395,7 @@ class Optimizer:
                 raise ValueError(f"[{self.name}] expected states of parameters {positions}, got one of {position!r}")
             parameter = places[position]
             self._check_state(entries, parameter)
-            loaded[parameter] = {name: self._restored(name, value, parameter) for name, value in entries.items()}
+            loaded[parameter] = {name: self._restore(name, value, parameter) for name, value in entries.items()}
         self.state = loaded
         for group, new in zip(self.param_groups, groups, strict=True):
             kept = {name: group[name] for name in ("params", "param_names") if name in group}
@@ -420,7 +420,7 @@ class Optimizer:
                 raise TypeError(f"[{self.name}] expected groups with a list of integers under 'params', got {group!r}")
         return [dict(group) for group in groups], state
 
-    def _restored(self, name: str, value: Any, parameter: Tensor) -> Any:
+    def _restore(self, name: str, value: Any, parameter: Tensor) -> Any:
         """Restore an entry of a state: a count, None, or a tensor like the parameter."""
         if name == "step":
             return self._count(value)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["profile"]
 
 PRIMITIVES = [name for name in dir(Backend) if not name.startswith("_")]
-ROUNDS, TRIALS = 3, 20  # of kernels that show what a profile costs
+ROUNDS, TRIALS = 3, 20  # the runs of a kernel that measure the cost of a profile
 WORTH_SAYING = 0.03  # the share of a profile's own time from which on it is told below the table
 PHASES = {"forward": "forward", "backward": "backward", "other": "no operation"}
 
@@ -34,7 +34,7 @@ class profile:
     """Record every kernel that runs in the block: its time, bytes and floating-point operations.
 
     A profile prints as a table with one row for each operation, forward and backward separately. A kernel is listed
-    under the operation that started it, whether fused or not, recorded or not; a kernel outside of any operation (in
+    under the operation that started it, whether fused or not, recorded or not; a kernel outside any operation (in
     an optimizer's step, or for a new tensor) is listed under its own name. Two rows have no kernels: the time "outside
     of kernels", spent in Python, in the tape and in the user's own code, and the time that the profile itself takes.
     The shares are of the wall time and add up to it, unless several threads run kernels at once.
@@ -75,12 +75,12 @@ class profile:
 
     def __init__(self) -> None:
         self._events: list[Event] = []
-        self._records: deque[tuple[Any, ...]] = deque()  # of which no events have been made yet
+        self._records: deque[tuple[Any, ...]] = deque()  # calls for which no events have been made yet
         self._began = self._ended = 0
         self._own = 0  # nanoseconds that the profile itself took in the thread that started it, as measured
-        self._kernels = 0  # that ran in that thread
+        self._kernels = 0  # the number of kernels that ran in that thread
         self._unseen = 0  # nanoseconds that each of them cost besides
-        self._calls = itertools.count(1)  # of kernels outside of any operation
+        self._calls = itertools.count(1)  # numbers for kernels outside any operation
         self._home = 0
 
     @property
@@ -112,7 +112,7 @@ class profile:
         self._began = perf_counter_ns()
         try:
             self._unseen = self._measure_unseen()
-            intercept(self._stand_in)
+            intercept(self._wrap)
             self._own = self._kernels = 0
             self._records.clear()
             self._began = perf_counter_ns()  # after its own preparations
@@ -139,7 +139,7 @@ class profile:
 
         x, least = zeros(1), [sys.maxsize, sys.maxsize]
         for profiled in (False, True) * ROUNDS:  # in turn, since a busy machine slows all trials of one round
-            intercept(self._stand_in if profiled else None)
+            intercept(self._wrap if profiled else None)
             for _ in range(TRIALS):
                 own, began = self._own, perf_counter_ns()
                 x.fill_(0.0)
@@ -153,14 +153,14 @@ class profile:
 
     # ── the backend of a profiled block ──
 
-    def _stand_in(self, device: int, backend: Backend) -> Backend:
+    def _wrap(self, device: int, backend: Backend) -> Backend:
         """A backend that records each call and forwards it to another one, whose nested calls are not recorded."""
         name = "cpu" if device == 0 else f"cuda:{device - 1}"
         wait = None if device == 0 else partial(synchronize, device - 1)
-        methods = {key: self._noting(key, getattr(backend, key), name, wait) for key in PRIMITIVES}
+        methods = {key: self._note_calls(key, getattr(backend, key), name, wait) for key in PRIMITIVES}
         return cast(Backend, type("Profiled", (Backend,), methods)())
 
-    def _noting(
+    def _note_calls(
         self, primitive: str, method: Callable[..., Any], device: str, wait: Callable[[], None] | None
     ) -> Callable[..., Any]:
         home, record = self._home, self._records.append
@@ -281,7 +281,7 @@ class profile:
 
 def end_in_child() -> None:
     """End a profile in the child of a fork if the thread that started it does not exist there."""
-    profile._lock = threading.Lock()  # that thread may have held it
+    profile._lock = threading.Lock()  # another thread may have held it
     active = profile._active
     if active is not None and active._home != threading.get_ident():
         active.__exit__()

@@ -63,7 +63,7 @@ def injected(error):
 def judge(error):
     """Return what is wrong with an exception, or None."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.name != "run"]
-    inside = [f for f in frames if f.filename.startswith(OWN) or f.filename.endswith((".pyx", ".pxd"))]
+    inside = [f for f in frames if f.filename.startswith(OWN) or f.filename.endswith((".pyx", ".pxd", ".pxi"))]
     if not inside or injected(error) or frames[-1].filename == "<program>":
         return None  # Python's own, or that of a hostile object
     last, text = inside[-1], str(error)

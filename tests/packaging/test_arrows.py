@@ -36,7 +36,7 @@ def test_kernels_know_neither_python_nor_memory(path):
     assert {name for name in includes(path) if not name.startswith("kernels/")} <= {"types.hpp", "runtime/pool.hpp"}
 
 
-@pytest.mark.parametrize("path", sorted(CEXT.rglob("*.p[yx][xd]")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(CEXT.rglob("*.p[yx][xdi]")), ids=lambda path: path.name)
 def test_the_engine_imports_only_the_engine(path):
     """Examples in docstrings aside."""
     imported = re.findall(

@@ -70,7 +70,7 @@ def test_versions_of_python_agree(project, pythons):
 def test_free_threading_is_not_declared(project):
     """The engine relies on the GIL, which a free-threaded Python has to enable."""
     assert not [line for line in project["project"]["classifiers"] if "Free Threading" in line]
-    for path in [ROOT / "setup.py", *(ROOT / "cext").rglob("*.p[yx][xd]")]:
+    for path in [ROOT / "setup.py", *(ROOT / "cext").rglob("*.p[yx][xdi]")]:
         assert not re.search(r"freethreading_compatible\W*[=:]\s*True", path.read_text(encoding="utf-8")), path
 
 
@@ -105,7 +105,7 @@ def test_uv_notices_every_kind_of_file_that_is_built_or_installed(project):
     known = {path for key in keys for path in ROOT.glob(key)}
     patterns = project["tool"]["setuptools"]["package-data"]["*"]
     packaged = {path for pattern in ("*.py", *patterns) for path in (ROOT / "minigrad").rglob(pattern)}
-    sources = {path for path in (ROOT / "cext").rglob("*.*") if path.suffix in {".pyx", ".pxd", ".cpp", ".hpp", ".inc"}}
+    sources = {path for path in (ROOT / "cext").rglob("*.*") if path.suffix in {".pyx", ".pxd", ".pxi", ".cpp", ".hpp", ".inc"}}
     assert len(sources) > 50
     assert not {ROOT / "setup.py", *packaged, *sources} - known
 

@@ -117,7 +117,7 @@ class LRScheduler:
         self.__dict__.update((name, value) for name, value in state.items() if name != "_plain")
 
     def _move(self, epoch: int) -> None:
-        """Set the rates, and what else the schedule may set, to those of an epoch."""
+        """Set the rates of an epoch, and whatever else the schedule sets."""
         before, values = self._values, [self.lr_at(group, epoch) for group in range(len(self.base_lrs))]
         self.last_epoch, self._values = epoch, values
         self._last_lr = rates_of(self.optimizer).change(self._place, before, values)
