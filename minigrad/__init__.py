@@ -31,7 +31,7 @@ from minigrad.autograd import (
 from minigrad.autograd.gradients import grad as grad
 from minigrad.config import show_config as show_config
 from minigrad.creation import *  # noqa: F403
-from minigrad.engine import annotations as _annotations, dtype as _dtype, habits as _habits
+from minigrad.engine import annotations as _annotations, dtype as _dtype, pytorch_names as _pytorch_names
 from minigrad.engine.array import (
     empty_cache as empty_cache,
     memory_allocated as memory_allocated,
@@ -215,7 +215,7 @@ if _typing.TYPE_CHECKING:
 
     float, double, int, long = float32, float64, int32, int64
 else:
-    _missing = _habits.lookup(__name__)
+    _missing = _pytorch_names.lookup(__name__)
 
     def __getattr__(name: str) -> object:
         """Load on first use: ``minigrad.data``, which reads files in threads, ``minigrad.viz``, which draws,

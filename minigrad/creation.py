@@ -1,12 +1,11 @@
 """Creating tensors from data, shapes and ranges."""
 
-import functools
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from minigrad.engine.node import is_grad_enabled
 from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.ops.layout import broadcast_to, expand_dims
 from minigrad.engine.ops.logic import where
+from minigrad.engine.pytorch_names import rename_arguments
 from minigrad.engine.tensor import EMPTY, Tensor, constant, make
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
 ]  # fmt: skip
 
 Shape = int | Sequence[int]
-Called = TypeVar("Called", bound=Callable[..., Any])
 
 
 def operand(op: str, x: Any) -> Tensor:
@@ -38,24 +37,6 @@ def operand(op: str, x: Any) -> Tensor:
 def computed(values: np.ndarray, dtype: DTypeLike = None, device: str | None = None) -> Tensor:
     """Return a tensor of what an operation computes from shapes and numbers alone, so that a captured step keeps it."""
     return make(values, dtype, device, constant=True)
-
-
-def with_habits(function: Called) -> Called:
-    """Let a Python function try PyTorch's argument names after a TypeError, as the compiled functions do."""
-
-    @functools.wraps(function)
-    def called(*args: Any, **options: Any) -> Any:
-        try:
-            return function(*args, **options)
-        except TypeError:
-            from minigrad.engine.habits import called_again
-
-            result = called_again(function, args, options)
-            if result is NotImplemented:
-                raise
-            return result
-
-    return called  # type: ignore[return-value]
 
 
 @contextmanager
@@ -291,7 +272,7 @@ def arange(
         return make(values, dtype, device, op="arange", constant=True)
 
 
-@with_habits
+@rename_arguments
 def linspace(
     start: float, stop: float, num: int, *, dtype: DTypeLike = None, device: str | None = None, endpoint: bool = True
 ) -> Tensor:
@@ -347,7 +328,7 @@ def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
         return where(computed(below if lower else ~below, device=x.device), x, False)
 
 
-@with_habits
+@rename_arguments
 def tril(x: Tensor, /, k: int = 0) -> Tensor:
     """Return x with zeros above the k-th diagonal of its last two axes.
 
@@ -361,7 +342,7 @@ def tril(x: Tensor, /, k: int = 0) -> Tensor:
     return _triangle(x, k, lower=True)
 
 
-@with_habits
+@rename_arguments
 def triu(x: Tensor, /, k: int = 0) -> Tensor:
     """Return x with zeros below the k-th diagonal of its last two axes.
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from minigrad import products
-from minigrad.creation import eye, operand, with_habits
-from minigrad.engine import habits as _habits
+from minigrad.creation import eye, operand
 from minigrad.engine.dtype import DTypeLike, get_default_dtype
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import multiply, subtract
@@ -21,11 +20,12 @@ from minigrad.engine.ops.logic import equal, not_equal, where
 from minigrad.engine.ops.matmul import matmul
 from minigrad.engine.ops.reduce import max as max_
 from minigrad.engine.ops.reduce import min as min_
+from minigrad.engine.pytorch_names import lookup, rename_arguments
 from minigrad.engine.tensor import Tensor
 from minigrad.products import checked_axis, outer, tensordot, vecdot
 
 if not TYPE_CHECKING:
-    __getattr__ = _habits.lookup(__name__)
+    __getattr__ = lookup(__name__)
 
 __all__ = [
     "cross", "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "norm", "outer", "tensordot",
@@ -114,7 +114,7 @@ def trace(x: Tensor, /, *, offset: int = 0, dtype: DTypeLike = None) -> Tensor:
 # ── norms ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@with_habits
+@rename_arguments
 def vector_norm(
     x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = False, ord: float = 2, dtype: DTypeLike = None
 ) -> Tensor:
@@ -187,7 +187,7 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: float | str | None
     return y if keepdims else y[..., 0, 0]
 
 
-@with_habits
+@rename_arguments
 def norm(x: Tensor, /, ord: float | str | None = None, axis: Axes | None = None, keepdims: bool = False) -> Tensor:
     """`vector_norm` along one axis, `matrix_norm` along a pair of axes, as `numpy.linalg.norm`.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.creation import computed, eye, memory_for, operand, with_habits
+from minigrad.creation import computed, eye, memory_for, operand
 from minigrad.engine.dtype import DTypeLike
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import multiply
@@ -15,6 +15,7 @@ from minigrad.engine.ops.layout import astype, broadcast_to, expand_dims, moveax
 from minigrad.engine.ops.layout import sum as sum_
 from minigrad.engine.ops.logic import where
 from minigrad.engine.ops.matmul import matmul
+from minigrad.engine.pytorch_names import rename_arguments
 from minigrad.engine.recording import refuse
 from minigrad.engine.tensor import Tensor
 
@@ -40,7 +41,7 @@ def outer(x: Tensor, y: Tensor, /) -> Tensor:
     return multiply(expand_dims(x, 1), expand_dims(y, 0))
 
 
-@with_habits
+@rename_arguments
 def vecdot(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:
     """Sum the products of x and y along an axis; the other axes broadcast.
 
@@ -247,7 +248,7 @@ def _product(numbers: Sequence[int]) -> int:
     return total
 
 
-@with_habits
+@rename_arguments
 def diagonal(x: Tensor, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """The elements x[i, i + offset] of each matrix along two axes, which become the last axis of the result.
 
@@ -271,7 +272,7 @@ def diagonal(x: Tensor, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> T
     return take(reshape(x, (*x.shape[:-2], rows * columns)), computed(places, device=x.device), axis=-1)
 
 
-@with_habits
+@rename_arguments
 def diag(x: Tensor, /, k: int = 0) -> Tensor:
     """The k-th diagonal of a matrix, or the matrix with a vector as its k-th diagonal and zeros elsewhere.
 
@@ -352,7 +353,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     return permute_dims(x, range(x.ndim - 1, -1, -1) if axes is None else axes)
 
 
-@with_habits
+@rename_arguments
 def roll(x: Tensor, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
     """Shift the elements of x along axes by `shift` positions; elements that leave one end re-enter at the other.
 
@@ -378,7 +379,7 @@ def roll(x: Tensor, /, shift: int | Sequence[int], axis: int | Sequence[int] | N
     return x
 
 
-@with_habits
+@rename_arguments
 def repeat(x: Tensor, repeats: int | Sequence[int] | Tensor, /, *, axis: int | None = None) -> Tensor:
     """Repeat each element of x along an axis (None: flattened), as `numpy.repeat`.
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minigrad.creation import computed, full, operand, with_habits
+from minigrad.creation import computed, full, operand
 from minigrad.engine.dtype import DTypeLike, get_default_dtype
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import add, multiply, subtract
@@ -21,6 +21,7 @@ from minigrad.engine.ops.layout import astype, broadcast_to, moveaxis, ravel, re
 from minigrad.engine.ops.layout import sum as sum_
 from minigrad.engine.ops.logic import equal, less, logical_not, not_equal, where
 from minigrad.engine.ops.reduce import cumulative_sum
+from minigrad.engine.pytorch_names import rename_arguments
 from minigrad.engine.tensor import Tensor
 from minigrad.products import checked_axis
 from minigrad.standard import finfo, result_type
@@ -37,7 +38,7 @@ INFINITY = float("inf")
 # ── values along an axis ──────────────────────────────────────────────────────────────────────────
 
 
-@with_habits
+@rename_arguments
 def cumulative_prod(
     x: Tensor, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> Tensor:
@@ -72,7 +73,7 @@ def cumulative_prod(
     return stack(list(accumulate(unstack(x, axis), multiply)), axis) if x.shape[axis] else x
 
 
-@with_habits
+@rename_arguments
 def diff(
     x: Tensor,
     /,
@@ -113,7 +114,7 @@ def diff(
     return x
 
 
-@with_habits
+@rename_arguments
 def count_nonzero(x: Tensor, /, axis: Axes | None = None, *, keepdims: bool = False) -> Tensor:
     """How many elements are not zero, over all axes or the given ones, as int64.
 
@@ -151,7 +152,7 @@ def nan_to_num(x: Tensor, /, *, nan: float = 0.0, posinf: float | None = None, n
 # ── order ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@with_habits
+@rename_arguments
 def quantile(x: Tensor, /, q: float | Sequence[float], axis: Axes | None = None, *, keepdims: bool = False) -> Tensor:
     """The numbers below which the fractions q of the elements lie, interpolated linearly; NaN if an element is NaN.
 
@@ -180,7 +181,7 @@ def quantile(x: Tensor, /, q: float | Sequence[float], axis: Axes | None = None,
     return _quantile("quantile", x, fractions, axis, keepdims)
 
 
-@with_habits
+@rename_arguments
 def median(x: Tensor, /, axis: Axes | None = None, *, keepdims: bool = False) -> Tensor:
     """The element in the middle of the sorted ones, or the mean of the two in the middle; NaN if an element is NaN.
 

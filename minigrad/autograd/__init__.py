@@ -11,9 +11,9 @@ from minigrad.autograd.gradcheck import gradcheck
 from minigrad.autograd.gradients import hessian, jacobian, value_and_grad, vjp
 from minigrad.autograd.products import hvp, jvp, per_sample_grad
 from minigrad.autograd.recomputation import recompute
-from minigrad.engine.habits import lookup as _lookup
 from minigrad.engine.modes import detect_anomaly, enable_grad, no_grad, record_source
 from minigrad.engine.node import GradientError, is_grad_enabled
+from minigrad.engine.pytorch_names import lookup as _lookup
 from minigrad.engine.tape_table import TapeTable
 
 __all__ = [

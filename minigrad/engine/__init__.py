@@ -10,3 +10,5 @@ except ModuleNotFoundError as error:
         f"installed, or compile it here with `pip install -e .`",
         name=error.name,
     ) from None
+
+import minigrad.engine.pytorch_names  # first, as Tensor and other modules import the functions that it changes

@@ -32,10 +32,13 @@ import numpy as np
 
 from minigrad.engine.calls import CaptureError
 from minigrad.engine.names import is_module
+from minigrad.engine.ops.functions import exp
+from minigrad.engine.ops.reduce import mean
 from minigrad.engine.tensor import Tensor
 from minigrad.engine.trees import leaves
 
-CONSTANTS = (type(None), bool, int, float, complex, str, bytes, range, slice, BuiltinFunctionType, Tensor, np.generic)
+FUNCTIONS = (BuiltinFunctionType, type(exp), type(mean))  # those of the engine, and with PyTorch's names of arguments
+CONSTANTS = (type(None), bool, int, float, complex, str, bytes, range, slice, Tensor, np.generic, *FUNCTIONS)
 CONTAINERS = (dict, list, tuple, set, frozenset, deque)
 BUFFERS = (np.ndarray, bytearray, array.array, memoryview)
 LARGEST_BUFFER = 1 << 16  # bytes: comparing more in each call would take longer than many steps

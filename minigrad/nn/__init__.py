@@ -2,7 +2,7 @@
 
 import typing as _typing
 
-from minigrad.engine.habits import lookup as _lookup
+from minigrad.engine.pytorch_names import lookup as _lookup
 from minigrad.nn import functional, init, utils
 from minigrad.nn.activation import (
     ELU,

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from minigrad.creation import arange, operand, with_habits
-from minigrad.engine.habits import lookup
+from minigrad.creation import arange, operand
 from minigrad.engine.ops.activation import (
     dropout,
     elu,
@@ -33,6 +32,7 @@ from minigrad.engine.ops.norm import group_norm, layer_norm, rms_norm
 from minigrad.engine.ops.pooling import adaptive_avg_pool2d, avg_pool2d, max_pool2d
 from minigrad.engine.ops.softmax import cross_entropy, log_softmax, nll_loss, softmax
 from minigrad.engine.ops.trigonometry import tanh
+from minigrad.engine.pytorch_names import lookup, rename_arguments
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.interpolation import interpolate
 from minigrad.nn.loss_functions import (
@@ -82,7 +82,7 @@ else:
 # ── lookup ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@with_habits
+@rename_arguments
 def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """Look up the rows of a table at the given indices.
 
@@ -186,7 +186,7 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
 # ── vectors of length one ─────────────────────────────────────────────────────────────────────────
 
 
-@with_habits
+@rename_arguments
 def normalize(x: Tensor, p: float = 2.0, axis: int | tuple[int, ...] = 1, eps: float = 1e-12) -> Tensor:
     """Divide x by its p-norms along an axis: y = x / max(‖x‖ₚ, ε).
 

@@ -5,16 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.creation import computed, memory_for, with_habits
+from minigrad.creation import computed, memory_for
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.gather import take
 from minigrad.engine.ops.logic import where
+from minigrad.engine.pytorch_names import rename_arguments
 from minigrad.engine.tensor import Tensor
 
 MODES = {"nearest": (3, 4), "linear": (3,), "bilinear": (4,)}  # the axes that x may have
 
 
-@with_habits
+@rename_arguments
 def interpolate(
     x: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest", align_corners: bool | None = None,

@@ -2,11 +2,11 @@
 
 import math
 
-from minigrad.creation import with_habits
 from minigrad.engine.ops.activation import softplus
 from minigrad.engine.ops.arguments import kind_of, number
 from minigrad.engine.ops.functions import absolute, exp, log, smooth_l1, sqrt, square, squared_difference
 from minigrad.engine.ops.logic import logical_and, maximum, where
+from minigrad.engine.pytorch_names import rename_arguments
 from minigrad.engine.recording import repeat
 from minigrad.engine.tensor import Tensor
 from minigrad.standard import finfo
@@ -14,7 +14,7 @@ from minigrad.standard import finfo
 # ── losses of probabilities ───────────────────────────────────────────────────────────────────────
 
 
-@with_habits
+@rename_arguments
 def binary_cross_entropy(
     probs: Tensor, labels: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -63,7 +63,7 @@ def binary_cross_entropy(
     return _reduce(loss if weight is None else loss * weight, reduction)
 
 
-@with_habits
+@rename_arguments
 def binary_cross_entropy_with_logits(
     logits: Tensor, labels: Tensor, weight: Tensor | None = None, reduction: str = "mean",
     pos_weight: Tensor | None = None,
@@ -117,7 +117,7 @@ def binary_cross_entropy_with_logits(
 # ── regression losses ─────────────────────────────────────────────────────────────────────────────
 
 
-@with_habits
+@rename_arguments
 def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """Squared error: loss = (x − y)².
 
@@ -150,7 +150,7 @@ def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     return _reduce(squared_difference(x, target), reduction)
 
 
-@with_habits
+@rename_arguments
 def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """Absolute error: loss = |x − y|, with derivative 0 where x = y. Shapes and errors as for `mse_loss`.
 
@@ -165,7 +165,7 @@ def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     return _reduce(absolute(x - target), reduction)
 
 
-@with_habits
+@rename_arguments
 def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """Squared error near 0, absolute error beyond: loss = d²/2β where d = |x − y| < β, else d − β/2.
 
@@ -193,7 +193,7 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: flo
     return _reduce(smooth_l1(x - target, beta), reduction)
 
 
-@with_habits
+@rename_arguments
 def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """δ times `smooth_l1_loss` with β = δ: loss = d²/2 where d = |x − y| < δ, else δ (d − δ/2).
 
@@ -229,7 +229,7 @@ def check_delta(op: str, delta: float) -> float:
     return delta
 
 
-@with_habits
+@rename_arguments
 def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """Kullback–Leibler divergence of probabilities from log-probabilities x: loss = y (log y − x), and 0 where y = 0.
 
@@ -265,7 +265,7 @@ def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool 
     return _reduce(loss, reduction)
 
 
-@with_habits
+@rename_arguments
 def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x·y / (max(‖x‖, ε) max(‖y‖, ε)) along an axis; the others broadcast.
 

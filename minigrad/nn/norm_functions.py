@@ -7,20 +7,21 @@ import math
 from typing import Any
 
 from minigrad.autograd import no_grad
-from minigrad.creation import full, operand, with_habits, zeros_like
+from minigrad.creation import full, operand, zeros_like
 from minigrad.engine.ops.arguments import kind_of, number
 from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
 from minigrad.engine.ops.functions import rsqrt, sqrt
 from minigrad.engine.ops.join import concat, stack
 from minigrad.engine.ops.logic import clip
 from minigrad.engine.ops.norm import instance_norm as normalize_instances
+from minigrad.engine.pytorch_names import rename_arguments
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.norm_compositions import parameter
 
 # ── normalization with running statistics ─────────────────────────────────────────────────────────
 
 
-@with_habits
+@rename_arguments
 def batch_norm(
     x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
     bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5, *,
@@ -212,7 +213,7 @@ def renormalized(
     return weight * r, weight * d if bias is None else weight * d + bias
 
 
-@with_habits
+@rename_arguments
 def instance_norm(
     x: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,
     bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,

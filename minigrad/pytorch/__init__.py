@@ -55,8 +55,10 @@ def call(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Call one of minigrad's functions with PyTorch's arguments; NotImplemented if they are not PyTorch's."""
     code, name = function.__code__, function.__name__
     own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    if name == "where":
-        return mg.nonzero(*args) if len(args) == 1 and not options else NotImplemented
+    if name == "where" and len(args) == 1 and not options:
+        return mg.nonzero(*args)
+    if len(args) <= code.co_argcount and all(k in own for k in options):
+        return NotImplemented
     more, args = args[code.co_argcount :], args[: code.co_argcount]
     foreign = [k for k in options if k not in own]
     if name in COLLISIONS and (more or any(KEYWORDS.get(k) for k in foreign)):

@@ -2,7 +2,7 @@
 
 import typing
 
-from minigrad.engine.habits import lookup
+from minigrad.engine.pytorch_names import lookup
 
 if not typing.TYPE_CHECKING:
 

@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import inspect
 import json
 import math
 import pickle
@@ -963,3 +964,14 @@ def test_arguments_that_mean_something_else_are_refused(device):
     assert mg.ones(50_000, device=device).multinomial(50_000, True).max() < 50_000
     empty = nn.functional.interpolate(mg.ones((1, 0, 4, 4), device=device), size=2**28)
     assert empty.shape == (1, 0, 2**28, 2**28)
+
+
+@pytest.mark.parametrize("function", [mg.sum, mg.relu, mg.diff, F.mse_loss])
+def test_a_function_that_renames_arguments_is_a_function(function):
+    assert pickle.loads(pickle.dumps(function)) is copy.deepcopy(function) is function
+    assert repr(function).startswith(("<cyfunction ", "<function "))
+    assert pydoc.getdoc(function)
+    assert next(iter(inspect.signature(function).parameters)) in ("x", "input")
+    with pytest.raises(TypeError, match="fast") as caught:
+        function(fast=True)
+    assert "pytorch_names" not in str([entry.path for entry in caught.traceback])

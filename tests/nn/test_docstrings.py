@@ -28,7 +28,7 @@ def test_examples(name, tmp_path, monkeypatch):
 def own(module):
     """Return the public functions that a module defines itself."""
     return [(module, name) for name, value in vars(module).items()
-            if name[0] != "_" and inspect.isfunction(value) and value.__module__ == module.__name__]  # fmt: skip
+            if name[0] != "_" and inspect.isroutine(value) and value.__module__ == module.__name__]  # fmt: skip
 
 
 PUBLIC = [

@@ -2,7 +2,7 @@
 
 import typing as _typing
 
-from minigrad.engine.habits import lookup as _lookup
+from minigrad.engine.pytorch_names import lookup as _lookup
 from minigrad.nn.spectral_norm import remove_spectral_norm, spectral_norm
 from minigrad.nn.utils import rnn
 from minigrad.nn.utils.parameters import (

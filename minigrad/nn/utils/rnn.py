@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from minigrad.engine.habits import lookup
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.ops.join import pad, stack
+from minigrad.engine.pytorch_names import lookup
 from minigrad.engine.tensor import Tensor
 
 __all__ = ["pad_sequence"]
