@@ -93,7 +93,6 @@ cdef class Tensor(Array, Extension):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.tensor([1.0, 2.0, 3.0], requires_grad=True)
     >>> y = (x * x).sum()
     >>> y.backward()
@@ -188,7 +187,6 @@ cdef class Tensor(Array, Extension):
 
         Examples
         --------
-        >>> import minigrad as mg
         >>> x = mg.tensor(3.0, requires_grad=True)
         >>> (x ** 2).backward()
         >>> x.grad
@@ -232,7 +230,6 @@ cdef class Tensor(Array, Extension):
 
         Examples
         --------
-        >>> import minigrad as mg
         >>> x = mg.ones(2, requires_grad=True)
         >>> handle = x.register_post_accumulate_grad_hook(lambda x: print(x.grad))
         >>> (3 * x).sum().backward()
@@ -263,7 +260,6 @@ cdef class Tensor(Array, Extension):
 
         Examples
         --------
-        >>> import minigrad as mg
         >>> x = mg.tensor([1.0, 2.0], requires_grad=True)
         >>> (x * x).tape({"x": x})
         #  op        inputs  shape  dtype    saved bytes  name
@@ -373,7 +369,6 @@ cdef class Tensor(Array, Extension):
 
         Examples
         --------
-        >>> import minigrad as mg
         >>> x = mg.tensor([1.5, 2.5])
         >>> x.to("int32"), x.to("cpu") is x
         (tensor([1, 2], dtype=int32), True)

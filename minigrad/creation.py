@@ -72,7 +72,6 @@ def tensor(data: Any, dtype: DTypeLike = None, device: str | None = None, requir
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.tensor([[1, 2], [3, 4]])
     tensor([[1, 2],
             [3, 4]])
@@ -98,7 +97,7 @@ def asarray(
 
     Examples
     --------
-    >>> import numpy as np, minigrad as mg
+    >>> import numpy as np
     >>> a = np.zeros(2, dtype=np.float32)
     >>> x = mg.asarray(a)
     >>> a[0] = 3
@@ -125,7 +124,6 @@ def full(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.full(2, 7.0)
     tensor([7., 7.])
     """
@@ -141,7 +139,6 @@ def empty(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.empty((2, 3)).shape
     (2, 3)
     """
@@ -155,7 +152,6 @@ def zeros(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.zeros((1, 2))
     tensor([[0., 0.]])
     """
@@ -169,7 +165,6 @@ def ones(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.ones(2, dtype="int64")
     tensor([1, 1])
     """
@@ -188,7 +183,6 @@ def empty_like(x: Tensor, *, dtype: DTypeLike = None, device: str | None = None,
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.empty_like(mg.ones((2, 3))).shape
     (2, 3)
     """
@@ -200,7 +194,6 @@ def zeros_like(x: Tensor, *, dtype: DTypeLike = None, device: str | None = None,
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.zeros_like(mg.ones(2))
     tensor([0., 0.])
     """
@@ -212,7 +205,6 @@ def ones_like(x: Tensor, *, dtype: DTypeLike = None, device: str | None = None, 
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.ones_like(mg.zeros(2))
     tensor([1., 1.])
     """
@@ -226,7 +218,6 @@ def full_like(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.full_like(mg.ones(2), 7)
     tensor([7., 7.])
     """
@@ -240,7 +231,6 @@ def arange(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.arange(1, 7, 2)
     tensor([1, 3, 5])
     """
@@ -280,7 +270,6 @@ def linspace(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.linspace(0, 1, 5)
     tensor([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
@@ -302,7 +291,6 @@ def eye(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.eye(2)
     tensor([[1., 0.],
             [0., 1.]])
@@ -334,7 +322,6 @@ def tril(x: Tensor, /, k: int = 0) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.tril(mg.ones((2, 2)))
     tensor([[1., 0.],
             [1., 1.]])
@@ -348,7 +335,6 @@ def triu(x: Tensor, /, k: int = 0) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.triu(mg.ones((2, 2)))
     tensor([[1., 1.],
             [0., 1.]])
@@ -361,7 +347,6 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.meshgrid(mg.arange(2), mg.arange(2), indexing="ij")[0]
     tensor([[0, 0],
             [1, 1]])

@@ -30,7 +30,6 @@ def outer(x: Tensor, y: Tensor, /) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.outer(mg.tensor([1.0, 2.0]), mg.tensor([3.0, 4.0]))
     tensor([[3., 4.],
             [6., 8.]])
@@ -47,7 +46,6 @@ def vecdot(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.vecdot(mg.tensor([1.0, 2.0]), mg.tensor([3.0, 4.0]))
     tensor(11.)
     """
@@ -62,7 +60,6 @@ def tensordot(x: Tensor, y: Tensor, /, *, axes: int | tuple[int | Sequence[int],
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.tensordot(mg.ones((2, 3)), mg.ones((3, 4)), axes=1).shape
     (2, 4)
     """
@@ -139,7 +136,6 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> a = mg.arange(4.0).reshape(2, 2)
     >>> mg.einsum("ij,jk->ik", a, a)
     tensor([[ 2.,  3.],
@@ -254,7 +250,6 @@ def diagonal(x: Tensor, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> T
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.diagonal(mg.arange(9).reshape(3, 3), 1)
     tensor([1, 5])
     """
@@ -278,7 +273,6 @@ def diag(x: Tensor, /, k: int = 0) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.diag(mg.tensor([1.0, 2.0]))
     tensor([[1., 0.],
             [0., 2.]])
@@ -299,7 +293,6 @@ def trace(x: Tensor, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: 
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.trace(mg.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor(5.)
     """
@@ -311,7 +304,6 @@ def kron(x: Tensor, y: Tensor, /) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.kron(mg.tensor([1, 10]), mg.tensor([1, 2, 3]))
     tensor([ 1,  2,  3, 10, 20, 30])
     """
@@ -327,7 +319,6 @@ def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> [x.shape for x in mg.broadcast_arrays(mg.zeros((2, 1)), mg.zeros(3))]
     [(2, 3), (2, 3)]
     """
@@ -345,7 +336,6 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.transpose(mg.ones((2, 3))).shape
     (3, 2)
     """
@@ -359,7 +349,6 @@ def roll(x: Tensor, /, shift: int | Sequence[int], axis: int | Sequence[int] | N
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.roll(mg.arange(4), 1)
     tensor([3, 0, 1, 2])
     """
@@ -385,7 +374,6 @@ def repeat(x: Tensor, repeats: int | Sequence[int] | Tensor, /, *, axis: int | N
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.repeat(mg.tensor([1, 2]), 2)
     tensor([1, 1, 2, 2])
     """
@@ -419,7 +407,6 @@ def tile(x: Tensor, repetitions: int | Sequence[int], /) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.tile(mg.tensor([1, 2]), 2)
     tensor([1, 2, 1, 2])
     """

@@ -58,7 +58,6 @@ def cumulative_prod(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.cumulative_prod(mg.tensor([1.0, 2.0, 3.0]))
     tensor([1., 2., 6.])
     """
@@ -95,7 +94,6 @@ def diff(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.diff(mg.tensor([1.0, 2.0, 4.0, 7.0]))
     tensor([1., 2., 3.])
     """
@@ -120,7 +118,6 @@ def count_nonzero(x: Tensor, /, axis: Axes | None = None, *, keepdims: bool = Fa
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.count_nonzero(mg.tensor([[0, 1], [2, 3]]), axis=0)
     tensor([1, 2])
     """
@@ -135,7 +132,6 @@ def nan_to_num(x: Tensor, /, *, nan: float = 0.0, posinf: float | None = None, n
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nan_to_num(mg.tensor([1.0, mg.nan, mg.inf]), posinf=9)
     tensor([1., 0., 9.])
     """
@@ -168,7 +164,6 @@ def quantile(x: Tensor, /, q: float | Sequence[float], axis: Axes | None = None,
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.quantile(mg.tensor([0.0, 1.0, 4.0, 9.0]), [0.5, 1.0])
     tensor([2.5, 9. ])
     """
@@ -187,7 +182,6 @@ def median(x: Tensor, /, axis: Axes | None = None, *, keepdims: bool = False) ->
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.median(mg.tensor([9.0, 1.0, 4.0, 2.0]))
     tensor(3.)
     """
@@ -238,7 +232,6 @@ def searchsorted(x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tenso
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.searchsorted(mg.tensor([1, 3, 3, 5]), mg.tensor([3, 4]))
     tensor([1, 3])
     """
@@ -313,7 +306,6 @@ def unique_all(x: Tensor, /) -> UniqueAll:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> found = mg.unique_all(mg.tensor([3, 1, 3]))
     >>> found.values, found.indices, found.inverse_indices, found.counts
     (tensor([1, 3]), tensor([1, 0]), tensor([1, 0, 1]), tensor([1, 2]))
@@ -326,7 +318,6 @@ def unique_counts(x: Tensor, /) -> UniqueCounts:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.unique_counts(mg.tensor([3, 1, 3])).counts
     tensor([1, 2])
     """
@@ -339,7 +330,6 @@ def unique_inverse(x: Tensor, /) -> UniqueInverse:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.unique_inverse(mg.tensor([3, 1, 3])).inverse_indices
     tensor([1, 0, 1])
     """

@@ -63,7 +63,6 @@ def finfo(dtype: "DTypeLike | TensorLike", /) -> FloatInfo:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.finfo(mg.float32).eps
     1.1920928955078125e-07
     """
@@ -85,7 +84,6 @@ def iinfo(dtype: "DTypeLike | TensorLike", /) -> IntegerInfo:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.iinfo("int32").max
     2147483647
     """
@@ -108,7 +106,6 @@ def isdtype(dtype: DTypeLike, kind: "DTypeLike | tuple[DTypeLike, ...]") -> bool
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.isdtype(mg.int32, "integral"), mg.isdtype(mg.int32, ("bool", mg.float32))
     (True, False)
     """
@@ -129,7 +126,6 @@ def result_type(*arrays_and_dtypes: "DTypeLike | TensorLike") -> DType:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.result_type(mg.int32, mg.float32), mg.result_type(mg.zeros(2, dtype="int32"), 1.5)
     (minigrad.float32, minigrad.float32)
     """
@@ -152,7 +148,6 @@ def can_cast(from_: "DTypeLike | TensorLike", to: DTypeLike, /) -> bool:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.can_cast(mg.int32, mg.int64), mg.can_cast(mg.float64, mg.float32)
     (True, False)
     """
@@ -198,7 +193,6 @@ def __array_namespace_info__() -> NamespaceInfo:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.__array_namespace_info__().dtypes(kind="real floating")
     {'float32': minigrad.float32, 'float64': minigrad.float64}
     """

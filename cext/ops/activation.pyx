@@ -35,7 +35,6 @@ cpdef Array relu(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.relu(mg.tensor([-1.0, 2.0]))
     tensor([0., 2.])
     """
@@ -59,7 +58,6 @@ cpdef Array sigmoid(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.sigmoid(mg.tensor([0.0]))
     tensor([0.5])
     """
@@ -83,7 +81,6 @@ cpdef Array silu(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.silu(mg.tensor([0.0, 1.0]))
     tensor([0.       , 0.7310586])
     """
@@ -125,7 +122,6 @@ cpdef Array gelu(x: TensorLike, approximate: str = "none"):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.gelu(mg.tensor([0.0, 1.0]))
     tensor([0.       , 0.8413447])
     >>> mg.nn.functional.gelu(mg.tensor([0.0, 1.0]), approximate="tanh")
@@ -181,7 +177,6 @@ cpdef Array softplus(x: TensorLike, beta: float = 1.0, threshold: float | None =
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.softplus(mg.tensor([0.0, 1.0]))
     tensor([0.6931472, 1.3132617])
     >>> mg.nn.functional.softplus(mg.tensor([0.0, 1.0]), beta=2)
@@ -207,7 +202,6 @@ def logsigmoid(x: TensorLike) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.logsigmoid(mg.tensor([-1000.0, 0.0])).tolist()
     [-1000.0, -0.6931471824645996]
     """
@@ -220,7 +214,6 @@ def mish(x: TensorLike) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.mish(mg.tensor([0.0, 1.0]))
     tensor([0.       , 0.8650984])
     """
@@ -243,7 +236,6 @@ def leaky_relu(x: TensorLike, negative_slope: float = 0.01) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.leaky_relu(mg.tensor([-2.0, 3.0]), 0.1)
     tensor([-0.2,  3. ])
     """
@@ -274,7 +266,6 @@ def prelu(x: TensorLike, weight: TensorLike) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.prelu(mg.tensor([[-2.0, -2.0, 3.0]]), mg.tensor([0.5, 0.25, 0.0]))
     tensor([[-1. , -0.5,  3. ]])
     """
@@ -305,7 +296,6 @@ def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.elu(mg.tensor([-1.0, 3.0]))
     tensor([-0.63212055,  3.        ])
     """
@@ -320,7 +310,6 @@ def selu(x: TensorLike) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.selu(mg.tensor([-1.0, 1.0]))
     tensor([-1.1113307,  1.050701 ])
     """
@@ -333,7 +322,6 @@ def hardsigmoid(x: TensorLike) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.hardsigmoid(mg.tensor([-4.0, 0.0, 1.5]))
     tensor([0.  , 0.5 , 0.75])
     """
@@ -348,7 +336,6 @@ def hardswish(x: TensorLike) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.hardswish(mg.tensor([-4.0, 1.5, 4.0]))
     tensor([-0.   ,  1.125,  4.   ])
     """
@@ -381,7 +368,6 @@ def glu(x: TensorLike, axis: int = -1) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.glu(mg.tensor([1.0, 2.0, 0.0, 1000.0]))
     tensor([0.5, 2. ])
     """
@@ -416,7 +402,6 @@ def dropout(x: TensorLike, p: float = 0.5, bint training=True) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> y = mg.nn.functional.dropout(mg.ones(1000), p=0.5)
     >>> sorted(set(y.tolist()))
     [0.0, 2.0]

@@ -120,7 +120,6 @@ cpdef Array add(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.add(mg.tensor([1.0, 2.0]), 10)
     tensor([11., 12.])
     """
@@ -149,7 +148,6 @@ cpdef Array subtract(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.subtract(mg.tensor([5, 7]), mg.tensor([1, 2]))
     tensor([4, 5])
     """
@@ -184,7 +182,6 @@ cpdef Array multiply(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.multiply(mg.tensor([1.0, 2.0]), mg.tensor([[2.0], [3.0]]))
     tensor([[2., 4.],
             [3., 6.]])
@@ -212,7 +209,6 @@ cpdef Array divide(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.divide(mg.tensor([1, 2]), 4)
     tensor([0.25, 0.5 ])
     """
@@ -236,7 +232,6 @@ cpdef Array reciprocal(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.reciprocal(mg.tensor([2.0, 4.0]))
     tensor([0.5 , 0.25])
     """
@@ -262,7 +257,6 @@ cpdef Array floor_divide(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.floor_divide(mg.tensor([7, -7]), 2)
     tensor([ 3, -4])
     """
@@ -290,7 +284,6 @@ cpdef Array remainder(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.remainder(mg.tensor([7, -7]), 3)
     tensor([1, 2])
     """
@@ -314,7 +307,6 @@ cpdef Array negative(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.negative(mg.tensor([1.0, -2.0]))
     tensor([-1.,  2.])
     """
@@ -331,7 +323,6 @@ cpdef Array positive(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.positive(mg.tensor([1.0, -2.0]))
     tensor([ 1., -2.])
     """

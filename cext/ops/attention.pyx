@@ -287,7 +287,6 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> q = k = mg.tensor([[0.0], [10.0]])
     >>> mg.nn.functional.scaled_dot_product_attention(q, k, mg.tensor([[1.0], [3.0]])).tolist()
     [[2.0], [3.0]]

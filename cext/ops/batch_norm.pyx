@@ -131,7 +131,6 @@ def batch_norm_train(x: TensorLike, weight: Tensor | None = None, bias: Tensor |
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad.engine.ops.batch_norm import batch_norm_train
     >>> y, mean, var = batch_norm_train(mg.tensor([[1.0, 0.0], [3.0, 8.0]]), eps=0.0)
     >>> y
@@ -190,7 +189,6 @@ def batch_norm_eval(x: TensorLike, mean: Tensor, var: Tensor, weight: Tensor | N
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad.engine.ops.batch_norm import batch_norm_eval
     >>> batch_norm_eval(mg.tensor([[1.0, 0.0]]), mg.tensor([2.0, 4.0]), mg.tensor([1.0, 16.0]), eps=0.0)
     tensor([[-1., -1.]])

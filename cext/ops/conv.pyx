@@ -141,7 +141,6 @@ cpdef Array conv2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = 
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> import minigrad.nn.functional as F
     >>> x = mg.tensor([[[1.0, 2.0, 4.0], [0.0, 3.0, 9.0]]])
     >>> F.conv2d(x, mg.tensor([[[[-1.0, 1.0]]]]))
@@ -180,7 +179,6 @@ cpdef Array conv1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = 
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.conv1d(mg.tensor([[1.0, 2.0, 4.0]]), mg.tensor([[[-1.0, 1.0]]]))
     tensor([[1., 2.]])
     """
@@ -294,7 +292,6 @@ cpdef Array conv_transpose2d(x: TensorLike, weight: TensorLike, bias: TensorLike
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> import minigrad.nn.functional as F
     >>> F.conv_transpose2d(mg.tensor([[[1.0, 2.0]]]), mg.ones((1, 1, 1, 2)), stride=(1, 2))
     tensor([[[1., 1., 2., 2.]]])

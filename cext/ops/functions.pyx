@@ -103,7 +103,6 @@ cpdef Array exp(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.exp(mg.tensor([0.0, 1.0]))
     tensor([1.       , 2.7182817])
     """
@@ -122,7 +121,6 @@ cpdef Array expm1(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.expm1(mg.tensor([0.0, 1e-4]))
     tensor([0.    , 0.0001])
     """
@@ -141,7 +139,6 @@ cpdef Array exp2(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.exp2(mg.tensor([0.0, 3.0]))
     tensor([1., 8.])
     """
@@ -160,7 +157,6 @@ cpdef Array log(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.log(mg.tensor([1.0, 10.0]))
     tensor([0.       , 2.3025851])
     """
@@ -179,7 +175,6 @@ cpdef Array log1p(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.log1p(mg.tensor([0.0, 1e-4]))
     tensor([0.0000e+00, 9.9995e-05])
     """
@@ -198,7 +193,6 @@ cpdef Array log2(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.log2(mg.tensor([1.0, 8.0]))
     tensor([0., 3.])
     """
@@ -217,7 +211,6 @@ cpdef Array log10(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.log10(mg.tensor([1.0, 1000.0]))
     tensor([0., 3.])
     """
@@ -245,7 +238,6 @@ cpdef Array logaddexp(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.logaddexp(mg.tensor([1000.0, 1.0]), 1000.0)
     tensor([1000.6932, 1000.    ])
     """
@@ -270,7 +262,6 @@ cpdef Array sqrt(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.sqrt(mg.tensor([4.0, 9.0]))
     tensor([2., 3.])
     """
@@ -290,7 +281,6 @@ cpdef Array rsqrt(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.rsqrt(mg.tensor([4.0, 16.0]))
     tensor([0.5 , 0.25])
     """
@@ -309,7 +299,6 @@ cpdef Array square(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.square(mg.tensor([2.0, -3.0]))
     tensor([4., 9.])
     """
@@ -388,7 +377,6 @@ cpdef Array power(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.power(mg.tensor([2.0, 3.0]), 3)
     tensor([ 8., 27.])
     """
@@ -444,7 +432,6 @@ cpdef Array hypot(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.hypot(mg.tensor([3.0, 3e30]), mg.tensor([4.0, 4e30]))
     tensor([5.e+00, 5.e+30])
     """
@@ -469,7 +456,6 @@ cpdef Array erf(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.erf(mg.tensor([0.0, 0.5]))
     tensor([0.       , 0.5204999])
     """
@@ -488,7 +474,6 @@ cpdef Array absolute(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.abs(mg.tensor([-2.0, 3.0]))
     tensor([2., 3.])
     """
@@ -525,7 +510,6 @@ cpdef Array sign(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.sign(mg.tensor([-2.0, 0.0, 3.0]))
     tensor([-1.,  0.,  1.])
     """
@@ -555,7 +539,6 @@ cpdef Array copysign(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.copysign(mg.tensor([1.0, -2.0]), mg.tensor([-0.0, 3.0]))
     tensor([-1.,  2.])
     """
@@ -571,7 +554,6 @@ cpdef Array nextafter(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nextafter(mg.tensor([1.0, 1.0]), mg.tensor([2.0, 0.0]))
     tensor([1.0000001 , 0.99999994])
     """
@@ -589,7 +571,6 @@ cpdef Array floor(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.floor(mg.tensor([1.5, -1.5]))
     tensor([ 1., -2.])
     """
@@ -604,7 +585,6 @@ cpdef Array ceil(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.ceil(mg.tensor([1.5, -1.5]))
     tensor([ 2., -1.])
     """
@@ -619,7 +599,6 @@ cpdef Array trunc(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.trunc(mg.tensor([1.5, -1.5]))
     tensor([ 1., -1.])
     """
@@ -634,7 +613,6 @@ cpdef Array round(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.round(mg.tensor([0.5, 1.5, 1.7]))
     tensor([0., 2., 2.])
     """
@@ -653,7 +631,6 @@ cpdef Array isnan(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.isnan(mg.tensor([1.0, float("nan")]))
     tensor([False,  True])
     """
@@ -665,7 +642,6 @@ cpdef Array isinf(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.isinf(mg.tensor([1.0, float("inf")]))
     tensor([False,  True])
     """
@@ -677,7 +653,6 @@ cpdef Array signbit(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.signbit(mg.tensor([-0.0, 0.0, -3.0]))
     tensor([ True, False,  True])
     """
@@ -689,7 +664,6 @@ cpdef Array isfinite(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.isfinite(mg.tensor([1.0, float("nan")]))
     tensor([ True, False])
     """

@@ -144,7 +144,6 @@ def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.take(mg.tensor([10.0, 20.0, 30.0]), mg.tensor([2, 0]))
     tensor([30., 10.])
     """
@@ -232,7 +231,6 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Tenso
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.tensor([[3.0, 1.0, 2.0]])
     >>> mg.take_along_axis(x, mg.argsort(x), axis=1)
     tensor([[1., 2., 3.]])
@@ -280,7 +278,6 @@ def scatter_add(x: TensorLike, axis: int, indices: TensorLike, values: TensorLik
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.scatter_add(mg.zeros(3), 0, mg.tensor([2, 0, 2]), mg.tensor([1.0, 2.0, 3.0]))
     tensor([2., 0., 4.])
     """
@@ -314,7 +311,6 @@ def argsort(x: TensorLike, axis: int = -1, *, bint descending=False, stable: boo
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.argsort(mg.tensor([3.0, 1.0, 2.0]))
     tensor([1, 2, 0])
     """
@@ -334,7 +330,6 @@ def sort(x: TensorLike, axis: int = -1, *, bint descending=False, stable: bool =
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.sort(mg.tensor([3.0, 1.0, 2.0]), descending=True)
     tensor([3., 2., 1.])
     """
@@ -363,7 +358,6 @@ def nonzero(x: TensorLike) -> tuple[Tensor, ...]:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nonzero(mg.tensor([0, 5, 0, 7]))
     (tensor([1, 3]),)
     """
@@ -381,7 +375,6 @@ def unique_values(x: TensorLike) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.unique_values(mg.tensor([3, 1, 3]))
     tensor([1, 3])
     """

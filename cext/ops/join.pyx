@@ -96,7 +96,6 @@ def concat(tensors: Iterable[TensorLike], axis: int | None = 0) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.concat([mg.tensor([[1, 2]]), mg.tensor([[3, 4]])], axis=0)
     tensor([[1, 2],
             [3, 4]])
@@ -123,7 +122,6 @@ def stack(tensors: Iterable[TensorLike], axis: int = 0) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.stack([mg.tensor([1, 2]), mg.tensor([3, 4])], axis=1)
     tensor([[1, 3],
             [2, 4]])
@@ -185,7 +183,6 @@ def split(x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = 0
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.split(mg.arange(5), [2])
     [tensor([0, 1]), tensor([2, 3, 4])]
     """
@@ -221,7 +218,6 @@ def unstack(x: TensorLike, axis: int = 0) -> tuple[Tensor, ...]:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.unstack(mg.tensor([[1, 2], [3, 4]]))
     (tensor([1, 2]), tensor([3, 4]))
     """
@@ -310,7 +306,6 @@ def pad(x: TensorLike, pad_width: int | Sequence[Any], mode: str = "constant", *
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.pad(mg.ones(2), (1, 2))
     tensor([0., 1., 1., 0., 0.])
     >>> mg.pad(mg.arange(4), 2, "reflect")

@@ -75,7 +75,6 @@ def astype(x: TensorLike, dtype: DTypeLike, *, bint copy: bool | None = True, de
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.astype(mg.tensor([1.7, -1.7]), "int32")
     tensor([ 1, -1], dtype=int32)
     """
@@ -132,7 +131,6 @@ cpdef Array reshape(x: TensorLike, shape: int | Sequence[int], copy: bool | None
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.reshape(mg.arange(6), (2, -1))
     tensor([[0, 1, 2],
             [3, 4, 5]])
@@ -163,7 +161,6 @@ cpdef Array ravel(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.ravel(mg.tensor([[1, 2], [3, 4]]))
     tensor([1, 2, 3, 4])
     """
@@ -198,7 +195,6 @@ cpdef Array permute_dims(x: TensorLike, axes: Sequence[int]):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.permute_dims(mg.ones((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
     """
@@ -220,7 +216,6 @@ cpdef Array matrix_transpose(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.matrix_transpose(mg.tensor([[1, 2], [3, 4]]))
     tensor([[1, 3],
             [2, 4]])
@@ -237,7 +232,6 @@ cpdef Array moveaxis(x: TensorLike, source: int | Sequence[int], destination: in
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.moveaxis(mg.ones((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
@@ -260,7 +254,6 @@ cpdef Array swapaxes(x: TensorLike, axis1: int, axis2: int):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.swapaxes(mg.ones((2, 3, 4)), 0, -1).shape
     (4, 3, 2)
     """
@@ -278,7 +271,6 @@ cpdef Array expand_dims(x: TensorLike, axis: int | Sequence[int] | None):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.expand_dims(mg.ones(3), 0).shape
     (1, 3)
     """
@@ -302,7 +294,6 @@ cpdef Array squeeze(x: TensorLike, axis: int | Sequence[int] | None = None):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.squeeze(mg.ones((1, 3, 1))).shape
     (3,)
     """
@@ -400,7 +391,6 @@ cpdef Array flip(x: TensorLike, axis: int | Sequence[int] | None = None):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.flip(mg.arange(3))
     tensor([2, 1, 0])
     """
@@ -462,7 +452,6 @@ cpdef Array broadcast_to(x: TensorLike, shape: int | Sequence[int]):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.broadcast_to(mg.tensor([1.0, 2.0]), (2, 2))
     tensor([[1., 2.],
             [1., 2.]])
@@ -578,7 +567,6 @@ def sum(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.sum(mg.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
     tensor([4., 6.])
     """

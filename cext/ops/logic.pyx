@@ -32,7 +32,6 @@ cpdef Array equal(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.equal(mg.tensor([1, 2]), 2)
     tensor([False,  True])
     """
@@ -44,7 +43,6 @@ cpdef Array not_equal(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.not_equal(mg.tensor([1, 2]), 2)
     tensor([ True, False])
     """
@@ -56,7 +54,6 @@ cpdef Array less(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.less(mg.tensor([1, 2]), 2)
     tensor([ True, False])
     """
@@ -68,7 +65,6 @@ cpdef Array less_equal(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.less_equal(mg.tensor([1, 2]), 2)
     tensor([ True,  True])
     """
@@ -80,7 +76,6 @@ cpdef Array greater(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.greater(mg.tensor([2, 3]), 2)
     tensor([False,  True])
     """
@@ -92,7 +87,6 @@ cpdef Array greater_equal(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.greater_equal(mg.tensor([1, 2]), 2)
     tensor([False,  True])
     """
@@ -115,7 +109,6 @@ cpdef Array bitwise_and(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.bitwise_and(mg.tensor([6, 3]), 2)
     tensor([2, 2])
     """
@@ -127,7 +120,6 @@ cpdef Array bitwise_or(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.bitwise_or(mg.tensor([6, 3]), 1)
     tensor([7, 3])
     """
@@ -139,7 +131,6 @@ cpdef Array bitwise_xor(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.bitwise_xor(mg.tensor([6, 3]), 1)
     tensor([7, 2])
     """
@@ -151,7 +142,6 @@ cpdef Array bitwise_left_shift(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.bitwise_left_shift(mg.tensor([1, 3]), 2)
     tensor([ 4, 12])
     """
@@ -163,7 +153,6 @@ cpdef Array bitwise_right_shift(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.bitwise_right_shift(mg.tensor([12, -3]), 1)
     tensor([ 6, -2])
     """
@@ -175,7 +164,6 @@ cpdef Array bitwise_invert(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.bitwise_invert(mg.tensor([0, 5]))
     tensor([-1, -6])
     """
@@ -192,7 +180,6 @@ cpdef Array logical_not(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.logical_not(mg.tensor([0, 5]))
     tensor([ True, False])
     """
@@ -214,7 +201,6 @@ cpdef Array logical_and(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.logical_and(mg.tensor([0, 5]), True)
     tensor([False,  True])
     """
@@ -226,7 +212,6 @@ cpdef Array logical_or(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.logical_or(mg.tensor([0, 5]), False)
     tensor([False,  True])
     """
@@ -238,7 +223,6 @@ cpdef Array logical_xor(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.logical_xor(mg.tensor([0, 5]), True)
     tensor([ True, False])
     """
@@ -271,7 +255,6 @@ cpdef Array where(condition: TensorLike, x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.where(mg.tensor([True, False]), 1.0, mg.tensor([5.0, 6.0]))
     tensor([1., 6.])
     """
@@ -314,7 +297,6 @@ def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = 
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.clip(mg.tensor([-2.0, 0.5, 2.0]), -1, 1)
     tensor([-1. ,  0.5,  1. ])
     """
@@ -376,7 +358,6 @@ cpdef Array maximum(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.maximum(mg.tensor([1.0, 5.0]), 3)
     tensor([3., 5.])
     """
@@ -392,7 +373,6 @@ cpdef Array minimum(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.minimum(mg.tensor([1.0, 5.0]), 3)
     tensor([1., 3.])
     """

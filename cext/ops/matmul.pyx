@@ -103,7 +103,6 @@ cpdef Array matmul(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.matmul(mg.tensor([[1.0, 2.0], [3.0, 4.0]]), mg.tensor([1.0, 10.0]))
     tensor([21., 43.])
     """
@@ -260,7 +259,6 @@ cpdef Array linear(x: TensorLike, weight: Tensor, bias: Tensor | None = None):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.linear(mg.tensor([1.0, 2.0]), mg.tensor([[3.0, 4.0]]), mg.tensor([0.5]))
     tensor([11.5])
     """

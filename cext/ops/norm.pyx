@@ -229,7 +229,6 @@ def layer_norm(x: TensorLike, normalized_shape: int | Sequence[int], weight: Ten
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.layer_norm(mg.tensor([1.0, 2.0, 3.0]), 3, eps=0.0)
     tensor([-1.2247449,  0.       ,  1.2247449])
     """
@@ -281,7 +280,6 @@ def rms_norm(x: TensorLike, normalized_shape: int | Sequence[int], weight: Tenso
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.rms_norm(mg.tensor([1.0, 7.0]), 2, eps=0.0)
     tensor([0.2, 1.4])
     """
@@ -336,7 +334,6 @@ def group_norm(x: TensorLike, num_groups: int, weight: Tensor | None = None, bia
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.group_norm(mg.tensor([[1.0, 3.0, 5.0, 9.0]]), 2, eps=0.0)
     tensor([[-1.,  1., -1.,  1.]])
     """
@@ -386,7 +383,6 @@ def instance_norm(x: TensorLike, *, weight: Tensor | None = None, bias: Tensor |
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.instance_norm(mg.tensor([[[1.0, 3.0], [5.0, 9.0]]]), eps=0.0)
     tensor([[[-1.,  1.],
              [-1.,  1.]]])

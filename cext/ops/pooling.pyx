@@ -115,7 +115,6 @@ def max_pool2d(x: TensorLike, kernel_size: int | tuple[int, int], stride: int | 
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> import minigrad.nn.functional as F
     >>> F.max_pool2d(mg.tensor([[[1.0, 2.0, 7.0, 0.0], [4.0, 3.0, 0.0, 0.0]]]), 2)
     tensor([[[4., 7.]]])
@@ -283,7 +282,6 @@ cpdef Array avg_pool2d(x: TensorLike, kernel_size: int | tuple[int, int], stride
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> import minigrad.nn.functional as F
     >>> F.avg_pool2d(mg.tensor([[[1.0, 2.0, 7.0, 0.0], [4.0, 5.0, 0.0, 0.0]]]), 2)
     tensor([[[3.  , 1.75]]])
@@ -332,7 +330,6 @@ cpdef Array adaptive_avg_pool2d(x: TensorLike,
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> import minigrad.nn.functional as F
     >>> F.adaptive_avg_pool2d(mg.tensor([[[1.0, 2.0, 6.0]]]), (1, 2))
     tensor([[[1.5, 4. ]]])

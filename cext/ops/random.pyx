@@ -68,7 +68,6 @@ def manual_seed(value: int) -> None:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.manual_seed(0)
     >>> a = mg.random.normal(shape=(3,))
     >>> mg.manual_seed(0)
@@ -87,7 +86,6 @@ def get_state() -> dict[str, int]:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> sorted(mg.random.get_state())
     ['position', 'seed']
     """
@@ -100,7 +98,6 @@ def set_state(state: dict[str, int]) -> None:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> state = mg.random.get_state()
     >>> a = mg.random.uniform(shape=3)
     >>> mg.random.set_state(state)
@@ -145,7 +142,6 @@ def uniform(low: float = 0.0, high: float = 1.0, shape: int | Sequence[int] = ()
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.random.uniform(-1, 1, shape=(2, 3)).shape
     (2, 3)
     """
@@ -165,7 +161,6 @@ def normal(mean: float = 0.0, std: float = 1.0, shape: int | Sequence[int] = (),
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.random.normal(shape=(2, 3)).shape
     (2, 3)
     """
@@ -182,7 +177,6 @@ def randint(low: int, high: int, shape: int | Sequence[int] = (), *, device: str
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.random.randint(0, 10, shape=(4,)).dtype
     minigrad.int64
     """
@@ -201,7 +195,6 @@ def permutation(n: int, *, device: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.random.permutation(4).sort()
     tensor([0, 1, 2, 3])
     """

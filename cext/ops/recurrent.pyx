@@ -412,7 +412,6 @@ def recurrent(Cell cell, x: TensorLike, h: TensorLike, c: TensorLike | None, wei
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad.engine.ops.recurrent import Cell, recurrent
     >>> y, h = recurrent(Cell("rnn_relu"), mg.ones((3, 1, 1)), mg.zeros((1, 1)), None, mg.ones((1, 1)))
     >>> y.reshape(3)

@@ -47,7 +47,6 @@ def mean(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdim
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.mean(mg.tensor([[1.0, 2.0], [3.0, 6.0]]), axis=1)
     tensor([1.5, 4.5])
     """
@@ -113,7 +112,6 @@ def var(x: TensorLike, axis: int | Sequence[int] | None = None, *, correction: f
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.var(mg.tensor([1.0, 2.0, 3.0, 4.0]))
     tensor(1.25)
     """
@@ -135,7 +133,6 @@ def std(x: TensorLike, axis: int | Sequence[int] | None = None, *, correction: f
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.std(mg.tensor([1.0, 3.0]))
     tensor(1.)
     """
@@ -215,7 +212,6 @@ def prod(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdim
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.prod(mg.tensor([2.0, 3.0, 4.0]))
     tensor(24.)
     """
@@ -265,7 +261,6 @@ def max(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.max(mg.tensor([[1.0, 5.0], [4.0, 2.0]]), axis=0)
     tensor([4., 5.])
     """
@@ -277,7 +272,6 @@ def min(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.min(mg.tensor([[1.0, 5.0], [4.0, 2.0]]), axis=0)
     tensor([1., 2.])
     """
@@ -302,7 +296,6 @@ def argmax(x: TensorLike, axis: int | None = None, *, bint keepdims=False) -> Te
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.argmax(mg.tensor([1.0, 5.0, 4.0]))
     tensor(1)
     """
@@ -314,7 +307,6 @@ def argmin(x: TensorLike, axis: int | None = None, *, bint keepdims=False) -> Te
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.argmin(mg.tensor([3.0, 1.0, 4.0]))
     tensor(1)
     """
@@ -337,7 +329,6 @@ def any(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.any(mg.tensor([False, True]))
     tensor(True)
     """
@@ -349,7 +340,6 @@ def all(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.all(mg.tensor([False, True]))
     tensor(False)
     """
@@ -371,7 +361,6 @@ def logsumexp(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint ke
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.logsumexp(mg.tensor([1000.0, 1000.0]))
     tensor(1000.6932)
     """
@@ -412,7 +401,6 @@ def cumulative_sum(x: TensorLike, axis: int | None = None, *, dtype: DTypeLike =
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.cumulative_sum(mg.tensor([1.0, 2.0, 3.0]))
     tensor([1., 3., 6.])
     """

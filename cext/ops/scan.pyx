@@ -115,7 +115,6 @@ def linear_scan(a: TensorLike, b: TensorLike, initial: TensorLike | None = None,
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.linear_scan(mg.tensor(0.5), mg.tensor([4.0, 0.0, 0.0, 1.0]))
     tensor([4. , 2. , 1. , 1.5])
     >>> mg.linear_scan(mg.tensor(0.5), mg.tensor([0.0, 0.0, 8.0]), reverse=True)

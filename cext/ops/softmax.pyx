@@ -92,7 +92,6 @@ def softmax(x: TensorLike, axis: int = -1) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.softmax(mg.tensor([0.0, 0.0]))
     tensor([0.5, 0.5])
     """
@@ -104,7 +103,6 @@ def log_softmax(x: TensorLike, axis: int = -1) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.log_softmax(mg.tensor([0.0, 0.0]))
     tensor([-0.6931472, -0.6931472])
     """
@@ -200,7 +198,6 @@ def cross_entropy(input: TensorLike, target: TensorLike, weight: TensorLike | No
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.cross_entropy(mg.tensor([[0.0, 0.0]]), mg.tensor([1]))
     tensor(0.6931472)
     """
@@ -346,7 +343,6 @@ def nll_loss(log_probs: TensorLike, labels: TensorLike, weight: TensorLike | Non
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> import minigrad.nn.functional as F
     >>> F.nll_loss(mg.tensor([[-1.0, -2.0], [-3.0, -4.0]]), mg.tensor([0, 1]), reduction="none")
     tensor([1., 4.])

@@ -25,7 +25,6 @@ cpdef Array sin(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.sin(mg.tensor([0.0, 0.5]))
     tensor([0.        , 0.47942555])
     """
@@ -44,7 +43,6 @@ cpdef Array cos(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.cos(mg.tensor([0.0, 0.5]))
     tensor([1.        , 0.87758255])
     """
@@ -63,7 +61,6 @@ cpdef Array tan(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.tan(mg.tensor([0.0, 0.5]))
     tensor([0.       , 0.5463025])
     """
@@ -82,7 +79,6 @@ cpdef Array asin(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.asin(mg.tensor([0.0, 0.5]))
     tensor([0.       , 0.5235988])
     """
@@ -101,7 +97,6 @@ cpdef Array acos(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.acos(mg.tensor([1.0, 0.5]))
     tensor([0.       , 1.0471976])
     """
@@ -120,7 +115,6 @@ cpdef Array atan(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.atan(mg.tensor([0.0, 1.0]))
     tensor([0.       , 0.7853982])
     """
@@ -147,7 +141,6 @@ cpdef Array atan2(x: TensorLike, y: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.atan2(mg.tensor([1.0, -1.0]), mg.tensor([1.0, 0.0]))
     tensor([ 0.7853982, -1.5707964])
     """
@@ -172,7 +165,6 @@ cpdef Array sinh(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.sinh(mg.tensor([0.0, 1.0]))
     tensor([0.       , 1.1752012])
     """
@@ -191,7 +183,6 @@ cpdef Array cosh(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.cosh(mg.tensor([0.0, 1.0], dtype="float64"))
     tensor([1.        , 1.54308063], dtype=float64)
     """
@@ -210,7 +201,6 @@ cpdef Array tanh(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.tanh(mg.tensor([0.0, 50.0]))
     tensor([0., 1.])
     """
@@ -229,7 +219,6 @@ cpdef Array asinh(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.asinh(mg.tensor([0.0, 1.0]))
     tensor([0.       , 0.8813736])
     """
@@ -248,7 +237,6 @@ cpdef Array acosh(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.acosh(mg.tensor([1.0, 2.0]))
     tensor([0.      , 1.316958])
     """
@@ -267,7 +255,6 @@ cpdef Array atanh(x: TensorLike):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.atanh(mg.tensor([0.0, 0.5]))
     tensor([0.        , 0.54930615])
     """

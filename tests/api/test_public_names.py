@@ -17,7 +17,7 @@ from minigrad.nn import functional
 def test_example_runs(name, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     mg.manual_seed(0)
-    found = doctest.DocTestFinder(recurse=False).find(NAMES[name], name, globs={})
+    found = doctest.DocTestFinder(recurse=False).find(NAMES[name], name, globs={"mg": mg})
     assert any(test.examples for test in found), f"{name} has no example"
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     for test in found:

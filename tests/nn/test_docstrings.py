@@ -21,7 +21,8 @@ MODULES = [
 def test_examples(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     minigrad.manual_seed(0)
-    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    module = importlib.import_module(name)
+    result = doctest.testmod(module, extraglobs={"mg": minigrad}, optionflags=doctest.ELLIPSIS)
     assert result.failed == 0
 
 
