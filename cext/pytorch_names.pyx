@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from minigrad.engine.ops import (
-    activation, conv, gather, join, layout, logic, matmul, norm, pooling, reduce, softmax, trigonometry,
+    activation, conv, gather, join, layout, logic, matmul, norm, pooling, reduce, slices, softmax, trigonometry,
 )
 
 cdef extern from *:
@@ -95,7 +95,9 @@ def rename_arguments(function: Called) -> Called:
 
 cdef Renaming example = Renaming(rename_arguments)      # the offset of a pointer is the same in all of them
 mg_declare_vectorcall(Renaming, <char*>&example.call - <char*><PyObject*>example)
-for module in (activation, conv, gather, join, layout, logic, matmul, norm, pooling, reduce, softmax, trigonometry):
+for module in (
+    activation, conv, gather, join, layout, logic, matmul, norm, pooling, reduce, slices, softmax, trigonometry,
+):
     for name, value in list(vars(module).items()):
         if type(value) is type(rename_arguments) and value.__module__ == module.__name__:
             setattr(module, name, Renaming(value))

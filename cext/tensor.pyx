@@ -18,7 +18,8 @@ from minigrad.engine.dtype cimport BOOL, INT64, code_of, default_float, dtype_of
 from minigrad.engine.interop cimport dlpack_device, from_object, must_copy, to_dlpack, uninitialized
 from minigrad.engine.ops.arguments cimport is_scalar, kind_of, one_axis, refuse_tensors
 from minigrad.engine.ops.arithmetic cimport add, divide, floor_divide, multiply, negative, remainder, subtract
-from minigrad.engine.ops.functions cimport absolute, power
+from minigrad.engine.ops.functions cimport power
+from minigrad.engine.ops.rounding cimport absolute
 from minigrad.engine.ops.in_place cimport filled, in_place
 from minigrad.engine.ops.index cimport assign, getitem, setitem
 from minigrad.engine.ops.layout cimport cast, copied, matrix_transpose, permute_dims
@@ -32,7 +33,9 @@ from minigrad.engine.node cimport Node, Op, operation
 from minigrad.engine.tape cimport gradient_node, is_leaf, retire_leaf, track
 from minigrad.engine import backward, hooks, inspection, tape
 from minigrad.engine.node import GradientError
-from minigrad.engine.ops import activation, arithmetic, functions, gather, join, layout, logic, reduce, trigonometry
+from minigrad.engine.ops import (
+    activation, arithmetic, functions, gather, join, layout, logic, reduce, rounding, slices, trigonometry,
+)
 from minigrad.engine.ops import softmax as rows
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
@@ -713,7 +716,7 @@ cdef class Tensor(Array, Extension):
     expand_dims = layout.expand_dims
     squeeze = layout.squeeze
     broadcast_to = layout.broadcast_to
-    flip = layout.flip
+    flip = slices.flip
     astype = layout.astype
     split = join.split
     unstack = join.unstack
@@ -766,16 +769,16 @@ cdef class Tensor(Array, Extension):
     acosh = trigonometry.acosh
     atanh = trigonometry.atanh
     erf = functions.erf
-    abs = functions.absolute
-    sign = functions.sign
-    floor = functions.floor
-    ceil = functions.ceil
-    trunc = functions.trunc
-    round = functions.round
-    isnan = functions.isnan
-    isinf = functions.isinf
-    isfinite = functions.isfinite
-    signbit = functions.signbit
+    abs = rounding.absolute
+    sign = rounding.sign
+    floor = rounding.floor
+    ceil = rounding.ceil
+    trunc = rounding.trunc
+    round = rounding.round
+    isnan = rounding.isnan
+    isinf = rounding.isinf
+    isfinite = rounding.isfinite
+    signbit = rounding.signbit
     relu = activation.relu
     sigmoid = activation.sigmoid
     softmax = rows.softmax

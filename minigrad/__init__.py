@@ -62,33 +62,35 @@ from minigrad.engine.ops.arithmetic import (
     subtract as subtract,
 )
 from minigrad.engine.ops.functions import (
-    ceil as ceil,
-    copysign as copysign,
     erf as erf,
     exp as exp,
     exp2 as exp2,
     expm1 as expm1,
-    floor as floor,
     hypot as hypot,
-    isfinite as isfinite,
-    isinf as isinf,
-    isnan as isnan,
     log as log,
     log1p as log1p,
     log2 as log2,
     log10 as log10,
     logaddexp as logaddexp,
-    nextafter as nextafter,
     power as power,
-    round as round,
     rsqrt as rsqrt,
-    sign as sign,
-    signbit as signbit,
     sqrt as sqrt,
     square as square,
+)
+from minigrad.engine.ops.rounding import (
+    ceil as ceil,
+    copysign as copysign,
+    floor as floor,
+    isfinite as isfinite,
+    isinf as isinf,
+    isnan as isnan,
+    nextafter as nextafter,
+    round as round,
+    sign as sign,
+    signbit as signbit,
     trunc as trunc,
 )
-from minigrad.engine.ops import functions as _functions
+from minigrad.engine.ops import functions as _functions, rounding as _rounding
 from minigrad.engine.ops.gather import (
     argsort as argsort,
     nonzero as nonzero,
@@ -109,7 +111,6 @@ from minigrad.engine.ops.layout import (
     astype as astype,
     broadcast_to as broadcast_to,
     expand_dims as expand_dims,
-    flip as flip,
     matrix_transpose as matrix_transpose,
     moveaxis as moveaxis,
     permute_dims as permute_dims,
@@ -119,6 +120,7 @@ from minigrad.engine.ops.layout import (
     sum as sum,
     swapaxes as swapaxes,
 )
+from minigrad.engine.ops.slices import flip as flip
 from minigrad.engine.ops.logic import (
     bitwise_and as bitwise_and,
     bitwise_invert as bitwise_invert,
@@ -207,7 +209,7 @@ with _suppress(ImportError):  # where einops is not installed
 
 newaxis = None
 _annotations.make_known()
-abs, bool, pow = _functions.absolute, _dtype.bool_, _functions.power
+abs, bool, pow = _rounding.absolute, _dtype.bool_, _functions.power
 
 if _typing.TYPE_CHECKING:
     from minigrad import data as data, distributed as distributed, learn as learn, linalg as linalg, viz as viz

@@ -12,7 +12,7 @@ from minigrad.creation import eye, operand
 from minigrad.engine.dtype import DTypeLike, get_default_dtype
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import multiply, subtract
-from minigrad.engine.ops.functions import absolute, power, sqrt, square
+from minigrad.engine.ops.functions import power, sqrt, square
 from minigrad.engine.ops.join import stack, unstack
 from minigrad.engine.ops.layout import astype, broadcast_to, expand_dims, matrix_transpose
 from minigrad.engine.ops.layout import sum as sum_
@@ -20,6 +20,7 @@ from minigrad.engine.ops.logic import equal, not_equal, where
 from minigrad.engine.ops.matmul import matmul
 from minigrad.engine.ops.reduce import max as max_
 from minigrad.engine.ops.reduce import min as min_
+from minigrad.engine.ops.rounding import absolute
 from minigrad.engine.pytorch_names import lookup, rename_arguments
 from minigrad.engine.tensor import Tensor
 from minigrad.products import checked_axis, outer, tensordot, vecdot

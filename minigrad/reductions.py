@@ -14,13 +14,13 @@ from minigrad.creation import computed, full, operand
 from minigrad.engine.dtype import DTypeLike, get_default_dtype
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import add, multiply, subtract
-from minigrad.engine.ops.functions import isnan
 from minigrad.engine.ops.gather import argsort, nonzero, ranked, take
 from minigrad.engine.ops.join import concat, stack, unstack
 from minigrad.engine.ops.layout import astype, broadcast_to, moveaxis, ravel, reshape
 from minigrad.engine.ops.layout import sum as sum_
 from minigrad.engine.ops.logic import equal, less, logical_not, not_equal, where
 from minigrad.engine.ops.reduce import cumulative_sum
+from minigrad.engine.ops.rounding import isnan
 from minigrad.engine.pytorch_names import rename_arguments
 from minigrad.engine.tensor import Tensor
 from minigrad.products import checked_axis

@@ -1,10 +1,13 @@
 from minigrad.engine.array cimport Array
+from minigrad.engine.node cimport Op
 
 cdef Array apply_unary(int op, Array x, int code)
 cdef Array apply_binary(int op, Array a, Array b, int code)
 cdef tuple matched(str op, object x, object y)
 cdef tuple broadcast_pair(str op, Array a, Array b)
 cdef tuple matched_floats(str op, object x, object y)
+cdef Array function_of_two(Op op, int number, object x, object y)
+cdef Array function_of_numbers(Op op, int number, object x)
 cpdef Array add(x, y)
 cpdef Array subtract(x, y)
 cpdef Array multiply(x, y)

@@ -93,6 +93,25 @@ cdef tuple matched_floats(str op, object x, object y):
     return a, b
 
 
+cdef Array function_of_two(Op op, int number, object x, object y):
+    """A differentiable function of two floats; integers are converted to the default dtype first."""
+    cdef Call _call = begin(op)
+    a, b = matched_floats(op.name, x, y)
+    cdef Array out = apply_binary(number, <Array>a, <Array>b, (<Array>a).code)
+    track(op, out, <Array>a, <Array>b)
+    return out
+
+
+cdef Array function_of_numbers(Op op, int number, object x):
+    """A function of floats and integers, which bool is not."""
+    cdef Call _call = begin(op)
+    cdef Array a = operand(op.name, x), out
+    refuse_bool(op.name, a)
+    out = apply_unary(number, a, a.code)
+    track(op, out, a)
+    return out
+
+
 cdef inline bint alike(object x, object y):
     """Whether two tensors need no matching, as in nearly every call."""
     return isinstance(x, Array) and isinstance(y, Array) and (<Array>x).code == (<Array>y).code \
@@ -243,6 +262,16 @@ cpdef Array reciprocal(x: TensorLike):
     return out
 
 
+cdef Array division(Op op, int number, object x, object y):
+    """A part of the division with a remainder."""
+    cdef Call _call = begin(op)
+    a, b = matched(op.name, x, y)
+    refuse_bool(op.name, <Array>a)
+    cdef Array out = apply_binary(number, <Array>a, <Array>b, (<Array>a).code)
+    track(op, out, <Array>a, <Array>b)
+    return out
+
+
 cdef Op floor_divide_op = operation("floor_divide", floor_divide_backward, "y = ⌊a / b⌋", "da = 0\ndb = 0", "", "a, b")
 
 
@@ -260,12 +289,7 @@ cpdef Array floor_divide(x: TensorLike, y: TensorLike):
     >>> mg.floor_divide(mg.tensor([7, -7]), 2)
     tensor([ 3, -4])
     """
-    cdef Call _call = begin(floor_divide_op)
-    a, b = matched("floor_divide", x, y)
-    refuse_bool("floor_divide", <Array>a)
-    cdef Array out = apply_binary(FLOOR_DIVIDE, <Array>a, <Array>b, (<Array>a).code)
-    track(floor_divide_op, out, <Array>a, <Array>b)
-    return out
+    return division(floor_divide_op, FLOOR_DIVIDE, x, y)
 
 
 cdef Op remainder_op = operation("remainder", remainder_backward, "y = a − b ⌊a / b⌋", "da = g\ndb = −g ⌊a / b⌋",
@@ -287,12 +311,7 @@ cpdef Array remainder(x: TensorLike, y: TensorLike):
     >>> mg.remainder(mg.tensor([7, -7]), 3)
     tensor([1, 2])
     """
-    cdef Call _call = begin(remainder_op)
-    a, b = matched("remainder", x, y)
-    refuse_bool("remainder", <Array>a)
-    cdef Array out = apply_binary(REMAINDER, <Array>a, <Array>b, (<Array>a).code)
-    track(remainder_op, out, <Array>a, <Array>b)
-    return out
+    return division(remainder_op, REMAINDER, x, y)
 
 
 cdef Op negative_op = operation("negative", negative_backward, "y = −x", "dx = −g")
@@ -310,12 +329,7 @@ cpdef Array negative(x: TensorLike):
     >>> mg.negative(mg.tensor([1.0, -2.0]))
     tensor([-1.,  2.])
     """
-    cdef Call _call = begin(negative_op)
-    cdef Array a = operand("negative", x), out
-    refuse_bool("negative", a)
-    out = apply_unary(NEG, a, a.code)
-    track(negative_op, out, a)
-    return out
+    return function_of_numbers(negative_op, NEG, x)
 
 
 cpdef Array positive(x: TensorLike):

@@ -13,8 +13,9 @@ from minigrad.engine.dtype cimport BOOL, is_float
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, optional
 from minigrad.engine.ops.arithmetic cimport add, multiply
-from minigrad.engine.ops.functions cimport isfinite
-from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, matrix_transpose, reshape_to, sliced, zeros
+from minigrad.engine.ops.rounding cimport isfinite
+from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, matrix_transpose, reshape_to
+from minigrad.engine.ops.slices cimport sliced, zeros
 from minigrad.engine.ops.logic cimport equal, logical_and, logical_not, not_equal, where
 from minigrad.engine.ops.matmul cimport matmul
 from minigrad.engine.ops.random cimport reserve

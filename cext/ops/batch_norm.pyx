@@ -101,43 +101,10 @@ cdef Array empty_statistics(Array x):
 
 def batch_norm_train(x: TensorLike, weight: Tensor | None = None, bias: Tensor | None = None,
                      eps: float = 1e-5) -> tuple[Tensor, Tensor, Tensor]:
-    """Batch normalization by the statistics of the batch, as in training.
+    """Batch normalization by the statistics of the batch, as in training: (y, mean, variance).
 
-    ``y = (x - mean) / sqrt(var + eps) * weight + bias``, with the mean and the biased variance of each channel over
-    the batch and all further axes (Ioffe and Szegedy, 2015, "Batch Normalization", algorithm 1).
-
-    Parameters
-    ----------
-    x : Tensor, shape (N, C, *)
-        float32 or float64. Squares of deviations are summed in this dtype: if they overflow (from 1e17 on in float32,
-        1e150 in float64), the channel becomes `bias`, and all gradients but that of `bias` are 0. If the deviations
-        themselves overflow, near the largest numbers, it may become NaN.
-    weight, bias : Tensor, shape (C,), optional
-        The scale γ and the shift β of each channel.
-    eps : float
-        Added to the variance, in the units of x squared; not negative.
-
-    Returns
-    -------
-    y : Tensor
-        A tensor of x's shape.
-    mean, var : Tensor, shape (C,)
-        The statistics, which are not recorded: gradients flow through y only. They are 0 if x has no values.
-
-    Raises
-    ------
-    ValueError
-        If a channel has a single value, or the shapes do not agree.
-
-    Examples
-    --------
-    >>> from minigrad.engine.ops.batch_norm import batch_norm_train
-    >>> y, mean, var = batch_norm_train(mg.tensor([[1.0, 0.0], [3.0, 8.0]]), eps=0.0)
-    >>> y
-    tensor([[-1., -1.],
-            [ 1.,  1.]])
-    >>> mean, var
-    (tensor([2., 4.]), tensor([ 1., 16.]))
+    The statistics, which are not recorded, are 0 if x has no values. `minigrad.nn.functional.batch_norm` describes the
+    arguments. If squares of deviations overflow, a channel becomes `bias`, as a row does in `minigrad.layer_norm`.
     """
     cdef Call _call = begin(batch_norm_op)
     x, weight, bias = operand("batch_norm", x), optional("batch_norm", weight), optional("batch_norm", bias)
@@ -164,34 +131,8 @@ def batch_norm_eval(x: TensorLike, mean: Tensor, var: Tensor, weight: Tensor | N
                     eps: float = 1e-5, op: Literal["batch_norm", "instance_norm"] = "batch_norm") -> Tensor:
     """Batch normalization by given statistics, as in evaluation: one affine map per channel.
 
-    Parameters
-    ----------
-    x : Tensor, shape (N, C, *)
-        float32 or float64.
-    mean, var : Tensor, shape (C,)
-        The statistics, which receive gradients too.
-    weight, bias : Tensor, shape (C,), optional
-        The scale γ and the shift β of each channel.
-    eps : float
-        Added to the variance, in the units of x squared; not negative.
-    op : {"batch_norm", "instance_norm"}
-        The name used in errors and on the tape. In evaluation both compute the same.
-
-    Returns
-    -------
-    Tensor
-        ``(x - mean) / sqrt(var + eps) * weight + bias``, of x's shape.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not agree.
-
-    Examples
-    --------
-    >>> from minigrad.engine.ops.batch_norm import batch_norm_eval
-    >>> batch_norm_eval(mg.tensor([[1.0, 0.0]]), mg.tensor([2.0, 4.0]), mg.tensor([1.0, 16.0]), eps=0.0)
-    tensor([[-1., -1.]])
+    The statistics receive gradients, too. `op` is the name in errors and on the tape: in evaluation, instance
+    normalization computes the same.
     """
     cdef Call _call = begin(instance_norm_eval_op if op == "instance_norm" else batch_norm_eval_op)
     for name, given in (("mean", mean), ("var", var)):

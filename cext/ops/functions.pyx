@@ -6,20 +6,21 @@ from minigrad.engine.array cimport NOWHERE, Array
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.ops.arguments cimport float_operand, operand, plain_scalar, refuse_bool
 from minigrad.engine.ops.arithmetic cimport (
-    add, apply_binary, apply_unary, divide, matched, matched_floats, multiply, negative, reciprocal, subtract,
+    add, apply_binary, apply_unary, divide, function_of_numbers, function_of_two, matched, multiply, negative,
+    reciprocal, subtract,
 )
 from minigrad.engine.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.ops.layout cimport cast
 from minigrad.engine.ops.logic cimport equal, greater_equal, less, logical_and, where
+from minigrad.engine.ops.rounding cimport absolute, isinf, sign
 from minigrad.engine.node cimport OUTPUT, Node, Op, operation, recording
 from minigrad.engine.tape cimport track
 
 from math import log as ln, pi, sqrt as root
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
-    int ABS, CEIL, COPYSIGN, ERF, EXP, EXP2, EXPM1, FLOOR, HYPOT, ISFINITE, ISINF, ISNAN, LOG, LOG1P, LOG2, LOG10
-    int LOGADDEXP, NEXTAFTER, POW, ROUND, ROOT, RSQRT, SIGN, SIGNBIT, SMOOTH_L1, SMOOTH_L1_SLOPE, SQRT, SQUARE
-    int SQUARED_DIFFERENCE, SQUARED_DIFFERENCE_SLOPE, TRUNC
+    int ERF, EXP, EXP2, EXPM1, HYPOT, LOG, LOG1P, LOG2, LOG10, LOGADDEXP, POW, ROOT, RSQRT, SMOOTH_L1, SMOOTH_L1_SLOPE
+    int SQRT, SQUARE, SQUARED_DIFFERENCE, SQUARED_DIFFERENCE_SLOPE
 
 cdef Array function(Op op, int number, object x):
     """A differentiable function of floats, by its number; integers are converted to the default dtype first."""
@@ -31,21 +32,6 @@ cdef Array function(Op op, int number, object x):
     cdef Array out = apply_unary(number, a, a.code)
     track(op, out, a)
     return out
-
-
-cdef Array step_function(Op op, int number, object x):
-    """A function whose derivative is 0 wherever it exists; integers pass unchanged."""
-    cdef Call _call = begin(op)
-    cdef Array a = operand(op.name, x)
-    if not is_float(a.code):
-        return a
-    cdef Array out = apply_unary(number, a, a.code)
-    track(op, out, a)
-    return out
-
-
-cdef int no_gradient(Node node, Array g) except -1:
-    return node.send(0, multiply(g, 0))
 
 
 cdef Op fused(int number, Op op):
@@ -241,11 +227,7 @@ cpdef Array logaddexp(x: TensorLike, y: TensorLike):
     >>> mg.logaddexp(mg.tensor([1000.0, 1.0]), 1000.0)
     tensor([1000.6932, 1000.    ])
     """
-    cdef Call _call = begin(logaddexp_op)
-    a, b = matched_floats("logaddexp", x, y)
-    cdef Array out = apply_binary(LOGADDEXP, <Array>a, <Array>b, (<Array>a).code)
-    track(logaddexp_op, out, <Array>a, <Array>b)
-    return out
+    return function_of_two(logaddexp_op, LOGADDEXP, x, y)
 
 
 # ── powers and roots ────────────────────────────────────────────────────────────────────────────────
@@ -302,12 +284,7 @@ cpdef Array square(x: TensorLike):
     >>> mg.square(mg.tensor([2.0, -3.0]))
     tensor([4., 9.])
     """
-    cdef Call _call = begin(square_op)
-    cdef Array a = operand("square", x), out
-    refuse_bool("square", a)
-    out = apply_unary(SQUARE, a, a.code)
-    track(square_op, out, a)
-    return out
+    return function_of_numbers(square_op, SQUARE, x)
 
 
 cdef Op squared_difference_op = operation("squared_difference", squared_difference_backward, "y = (a − b)²",
@@ -329,11 +306,7 @@ cdef int squared_difference_backward(Node node, Array g) except -1:
 
 def squared_difference(x: TensorLike, y: TensorLike) -> Tensor:
     """(x - y)²."""
-    cdef Call _call = begin(squared_difference_op)
-    a, b = matched_floats("squared_difference", x, y)
-    cdef Array out = apply_binary(SQUARED_DIFFERENCE, <Array>a, <Array>b, (<Array>a).code)
-    track(squared_difference_op, out, <Array>a, <Array>b)
-    return out
+    return function_of_two(squared_difference_op, SQUARED_DIFFERENCE, x, y)
 
 
 cdef Op power_op = operation("power", power_backward, "y = aᵇ",
@@ -435,11 +408,7 @@ cpdef Array hypot(x: TensorLike, y: TensorLike):
     >>> mg.hypot(mg.tensor([3.0, 3e30]), mg.tensor([4.0, 4e30]))
     tensor([5.e+00, 5.e+30])
     """
-    cdef Call _call = begin(hypot_op)
-    a, b = matched_floats("hypot", x, y)
-    cdef Array out = apply_binary(HYPOT, <Array>a, <Array>b, (<Array>a).code)
-    track(hypot_op, out, <Array>a, <Array>b)
-    return out
+    return function_of_two(hypot_op, HYPOT, x, y)
 
 
 # ── others ──────────────────────────────────────────────────────────────────────────────────────────
@@ -462,30 +431,6 @@ cpdef Array erf(x: TensorLike):
     return function(erf_op, ERF, x)
 
 
-cdef Op abs_op = operation("abs", abs_backward, "y = |x|", "dx = g sign x", "x")
-
-
-cdef int abs_backward(Node node, Array g) except -1:
-    return node.send(0, multiply(g, sign(node.value(0))))
-
-
-cpdef Array absolute(x: TensorLike):
-    """The absolute value; its gradient at 0 is 0.
-
-    Examples
-    --------
-    >>> mg.abs(mg.tensor([-2.0, 3.0]))
-    tensor([2., 3.])
-    """
-    cdef Call _call = begin(abs_op)
-    cdef Array a = operand("abs", x)
-    if a.code == BOOL:
-        return a
-    cdef Array out = apply_unary(ABS, a, a.code)
-    track(abs_op, out, a)
-    return out
-
-
 cdef Op smooth_l1_op = sloped(SMOOTH_L1_SLOPE, operation("smooth_l1", smooth_l1_backward,
                                                          "y = x² / 2β where |x| < β, else |x| − β / 2",
                                                          "dx = g x / β where |x| < β, else g sign x", "x"))
@@ -500,171 +445,3 @@ cdef int smooth_l1_backward(Node node, Array g) except -1:
 def smooth_l1(x: TensorLike, beta: float) -> Tensor:
     """|x| with a parabola where |x| < β: x² / 2β, else |x| - β/2 (Girshick 2015, https://arxiv.org/abs/1504.08083)."""
     return with_parameter(smooth_l1_op, SMOOTH_L1, float_operand("smooth_l1", x), beta)
-
-
-cdef Op sign_op = operation("sign", no_gradient, "y = sign x", "dx = 0")
-
-
-cpdef Array sign(x: TensorLike):
-    """-1, 0 or 1 with the sign of x; NaN for NaN.
-
-    Examples
-    --------
-    >>> mg.sign(mg.tensor([-2.0, 0.0, 3.0]))
-    tensor([-1.,  0.,  1.])
-    """
-    cdef Call _call = begin(sign_op)
-    cdef Array a = operand("sign", x)
-    refuse_bool("sign", a)
-    cdef Array out = apply_unary(SIGN, a, a.code)
-    track(sign_op, out, a)
-    return out
-
-
-cdef Op copysign_op = operation("copysign", copysign_backward, "y = |a| with the sign of b",
-                                "da = g where the signs are equal, else −g, and 0 where a = 0\ndb = 0", "a b", "a, b")
-
-
-cdef int copysign_backward(Node node, Array g) except -1:
-    if node.needs(0):
-        signs = sign(node.value(0))
-        node.send(0, multiply(g, multiply(signs, copysign(signs, node.value(1)))))
-    if node.needs(1):
-        node.send(1, multiply(g, 0))
-    return 0
-
-
-cpdef Array copysign(x: TensorLike, y: TensorLike):
-    """The absolute value of x with the sign of y, also of a zero or NaN. Its gradient at x = 0 is 0.
-
-    Examples
-    --------
-    >>> mg.copysign(mg.tensor([1.0, -2.0]), mg.tensor([-0.0, 3.0]))
-    tensor([-1.,  2.])
-    """
-    cdef Call _call = begin(copysign_op)
-    a, b = matched_floats("copysign", x, y)
-    cdef Array out = apply_binary(COPYSIGN, <Array>a, <Array>b, (<Array>a).code)
-    track(copysign_op, out, <Array>a, <Array>b)
-    return out
-
-
-cpdef Array nextafter(x: TensorLike, y: TensorLike):
-    """The next floating-point number after x in the direction of y; without a gradient.
-
-    Examples
-    --------
-    >>> mg.nextafter(mg.tensor([1.0, 1.0]), mg.tensor([2.0, 0.0]))
-    tensor([1.0000001 , 0.99999994])
-    """
-    cdef Call _call = begin("nextafter")
-    a, b = matched_floats("nextafter", x, y)
-    cdef Array out = apply_binary(NEXTAFTER, <Array>a, <Array>b, (<Array>a).code)
-    return out
-
-
-cdef Op floor_op = operation("floor", no_gradient, "y = ⌊x⌋", "dx = 0")
-
-
-cpdef Array floor(x: TensorLike):
-    """The largest integer not above x.
-
-    Examples
-    --------
-    >>> mg.floor(mg.tensor([1.5, -1.5]))
-    tensor([ 1., -2.])
-    """
-    return step_function(floor_op, FLOOR, x)
-
-
-cdef Op ceil_op = operation("ceil", no_gradient, "y = ⌈x⌉", "dx = 0")
-
-
-cpdef Array ceil(x: TensorLike):
-    """The smallest integer not below x.
-
-    Examples
-    --------
-    >>> mg.ceil(mg.tensor([1.5, -1.5]))
-    tensor([ 2., -1.])
-    """
-    return step_function(ceil_op, CEIL, x)
-
-
-cdef Op trunc_op = operation("trunc", no_gradient, "y = x without its fraction", "dx = 0")
-
-
-cpdef Array trunc(x: TensorLike):
-    """The integer nearest to x in the direction of 0.
-
-    Examples
-    --------
-    >>> mg.trunc(mg.tensor([1.5, -1.5]))
-    tensor([ 1., -1.])
-    """
-    return step_function(trunc_op, TRUNC, x)
-
-
-cdef Op round_op = operation("round", no_gradient, "y = the integer nearest to x, of two the even one", "dx = 0")
-
-
-cpdef Array round(x: TensorLike):
-    """The nearest integer; halves are rounded to the even one.
-
-    Examples
-    --------
-    >>> mg.round(mg.tensor([0.5, 1.5, 1.7]))
-    tensor([0., 2., 2.])
-    """
-    return step_function(round_op, ROUND, x)
-
-
-cdef Array test(str name, int op, object x):
-    cdef Call _call = begin(name)
-    cdef Array a = operand(name, x)
-    cdef Array out = apply_unary(op, a if is_float(a.code) else cast(a, default_float), BOOL)
-    return out
-
-
-cpdef Array isnan(x: TensorLike):
-    """Which elements are NaN.
-
-    Examples
-    --------
-    >>> mg.isnan(mg.tensor([1.0, float("nan")]))
-    tensor([False,  True])
-    """
-    return test("isnan", ISNAN, x)
-
-
-cpdef Array isinf(x: TensorLike):
-    """Which elements are infinite.
-
-    Examples
-    --------
-    >>> mg.isinf(mg.tensor([1.0, float("inf")]))
-    tensor([False,  True])
-    """
-    return test("isinf", ISINF, x)
-
-
-cpdef Array signbit(x: TensorLike):
-    """Which elements have a negative sign, also as -0.0 and NaN.
-
-    Examples
-    --------
-    >>> mg.signbit(mg.tensor([-0.0, 0.0, -3.0]))
-    tensor([ True, False,  True])
-    """
-    return test("signbit", SIGNBIT, x)
-
-
-cpdef Array isfinite(x: TensorLike):
-    """Which elements are neither infinite nor NaN.
-
-    Examples
-    --------
-    >>> mg.isfinite(mg.tensor([1.0, float("nan")]))
-    tensor([ True, False])
-    """
-    return test("isfinite", ISFINITE, x)

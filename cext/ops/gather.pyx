@@ -12,7 +12,8 @@ from minigrad.engine.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.ops.arguments cimport float_operand, is_scalar, one_axis, operand, plain_axis, plain_scalar
 from minigrad.engine.ops.arithmetic cimport add
-from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, permuted_raw, reshape_to, zeros
+from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, permuted_raw, reshape_to
+from minigrad.engine.ops.slices cimport zeros
 from minigrad.engine.listener cimport note_read
 from minigrad.engine.node cimport Node, Op, operation, recording
 from minigrad.engine.tape cimport track

@@ -15,8 +15,9 @@ from minigrad.engine.ops.arithmetic cimport add, multiply
 from minigrad.engine.ops.gather cimport around, beside, checked_index, index_for, indices_of, taken
 from minigrad.engine.ops.gather import nonzero
 from minigrad.engine.ops.layout cimport (
-    broadcast_shape, cast, copied, dense, permuted, permuted_raw, reindexed, reshape_to, sliced, zeros,
+    broadcast_shape, cast, copied, dense, permuted, permuted_raw, reindexed, reshape_to,
 )
+from minigrad.engine.ops.slices cimport sliced, zeros
 from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.shared cimport finish_write, is_written
 from minigrad.engine.listener cimport listeners, note_read

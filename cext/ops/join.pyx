@@ -7,7 +7,8 @@ from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport is_float
 from minigrad.engine.ops.arguments cimport integer, number, one_axis, operand, plain_axis, plain_scalar
 from minigrad.engine.ops.arithmetic cimport add
-from minigrad.engine.ops.layout cimport cast, copied, placed, reshape, sliced, summed, window, zeros
+from minigrad.engine.ops.layout cimport cast, copied, reshape, summed
+from minigrad.engine.ops.slices cimport placed, sliced, window, zeros
 from minigrad.engine.node cimport Node, Op, operation, recording
 from minigrad.engine.tape cimport track, track_many
 

@@ -23,8 +23,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg":
 cdef Array compare(str name, int op, object x, object y):
     cdef Call _call = begin(name)
     a, b = matched(name, x, y)
-    cdef Array out = apply_binary(op, <Array>a, <Array>b, BOOL)
-    return out
+    return apply_binary(op, <Array>a, <Array>b, BOOL)
 
 
 cpdef Array equal(x: TensorLike, y: TensorLike):
@@ -100,8 +99,7 @@ cdef Array bitwise(str name, int op, object x, object y):
         raise TypeError(f"[{name}] expected integers or bool, got {a.dtype}")
     if op == LEFT_SHIFT or op == RIGHT_SHIFT:
         refuse_bool(name, <Array>a)
-    cdef Array out = apply_binary(op, <Array>a, <Array>b, (<Array>a).code)
-    return out
+    return apply_binary(op, <Array>a, <Array>b, (<Array>a).code)
 
 
 cpdef Array bitwise_and(x: TensorLike, y: TensorLike):
@@ -171,8 +169,7 @@ cpdef Array bitwise_invert(x: TensorLike):
     cdef Array a = operand("bitwise_invert", x)
     if is_float(a.code):
         raise TypeError(f"[bitwise_invert] expected integers or bool, got {a.dtype}")
-    cdef Array out = apply_unary(INVERT, a, a.code)
-    return out
+    return apply_unary(INVERT, a, a.code)
 
 
 cpdef Array logical_not(x: TensorLike):
@@ -184,16 +181,13 @@ cpdef Array logical_not(x: TensorLike):
     tensor([ True, False])
     """
     cdef Call _call = begin("logical_not")
-    cdef Array a = cast(operand("logical_not", x), BOOL)
-    cdef Array out = apply_unary(LOGICAL_NOT, a, BOOL)
-    return out
+    return apply_unary(LOGICAL_NOT, cast(operand("logical_not", x), BOOL), BOOL)
 
 
 cdef Array logical(str name, int op, object x, object y):
     cdef Call _call = begin(name)
     a, b = matched(name, x, y)
-    cdef Array out = apply_binary(op, cast(<Array>a, BOOL), cast(<Array>b, BOOL), BOOL)
-    return out
+    return apply_binary(op, cast(<Array>a, BOOL), cast(<Array>b, BOOL), BOOL)
 
 
 cpdef Array logical_and(x: TensorLike, y: TensorLike):
@@ -353,6 +347,14 @@ cdef int extremum_backward(Node node, Array g) except -1:
     return 0
 
 
+cdef Array extremum(Op op, int kernel, object x, object y):
+    cdef Call _call = begin(op)
+    a, b = matched(op.name, x, y)
+    cdef Array out = apply_binary(kernel, <Array>a, <Array>b, (<Array>a).code)
+    track(op, out, <Array>a, <Array>b, None, kernel == MAXIMUM)
+    return out
+
+
 cpdef Array maximum(x: TensorLike, y: TensorLike):
     """The larger of x and y; NaN if either is. Where they are equal each gets half of the gradient.
 
@@ -361,11 +363,7 @@ cpdef Array maximum(x: TensorLike, y: TensorLike):
     >>> mg.maximum(mg.tensor([1.0, 5.0]), 3)
     tensor([3., 5.])
     """
-    cdef Call _call = begin(maximum_op)
-    a, b = matched("maximum", x, y)
-    cdef Array out = apply_binary(MAXIMUM, <Array>a, <Array>b, (<Array>a).code)
-    track(maximum_op, out, <Array>a, <Array>b, None, True)
-    return out
+    return extremum(maximum_op, MAXIMUM, x, y)
 
 
 cpdef Array minimum(x: TensorLike, y: TensorLike):
@@ -376,8 +374,4 @@ cpdef Array minimum(x: TensorLike, y: TensorLike):
     >>> mg.minimum(mg.tensor([1.0, 5.0]), 3)
     tensor([1., 3.])
     """
-    cdef Call _call = begin(minimum_op)
-    a, b = matched("minimum", x, y)
-    cdef Array out = apply_binary(MINIMUM, <Array>a, <Array>b, (<Array>a).code)
-    track(minimum_op, out, <Array>a, <Array>b, None, False)
-    return out
+    return extremum(minimum_op, MINIMUM, x, y)

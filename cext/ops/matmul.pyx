@@ -7,9 +7,9 @@ from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, INT64, is_float, itemsize
 from minigrad.engine.ops.arguments cimport float_operand, layer_bias, operand, optional
 from minigrad.engine.ops.layout cimport (
-    broadcast_shape, cast, dense, expand_dims, matrix_transpose, permuted_raw, reshape_to, sliced, squeeze,
-    summed,
+    broadcast_shape, cast, dense, expand_dims, matrix_transpose, permuted_raw, reshape_to, squeeze, summed,
 )
+from minigrad.engine.ops.slices cimport sliced
 from minigrad.engine.node cimport Node, Op, operation, recording
 from minigrad.engine.tape cimport track
 

@@ -312,9 +312,7 @@ def group_norm(x: TensorLike, num_groups: int, weight: Tensor | None = None, bia
     Parameters
     ----------
     x : Tensor, shape (N, C, *)
-        float32 or float64. Squares of deviations are summed in this dtype: if they overflow (from 1e17 on in float32,
-        1e150 in float64), the group becomes `bias`, and all gradients but that of `bias` are 0. If the deviations
-        themselves overflow, near the largest numbers, it may become NaN.
+        float32 or float64. A group overflows as a row does in `layer_norm`.
     num_groups : int
         The number of groups, each of C/num_groups consecutive channels.
     weight, bias : Tensor, shape (C,), optional
@@ -361,10 +359,7 @@ def instance_norm(x: TensorLike, *, weight: Tensor | None = None, bias: Tensor |
     Parameters
     ----------
     x : Tensor, shape (N, C, *)
-        float32 or float64, with at least three axes. Squares of deviations are summed in this dtype: if they
-        overflow (from 1e17 on in float32, 1e150 in float64), the channel of that sample becomes `bias`, and all
-        gradients but that of `bias` are 0. If the deviations themselves overflow, near the largest numbers, it may
-        become NaN.
+        float32 or float64, with at least three axes. A channel overflows as a row does in `layer_norm`.
     weight, bias : Tensor, shape (C,), optional
         The scale γ and the shift β of each channel. They are keyword-only, because the second argument of
         `minigrad.nn.functional.instance_norm` is PyTorch's `running_mean`.

@@ -12,8 +12,9 @@ from minigrad.engine.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.inspection cimport history_of
 from minigrad.engine.ops.arguments cimport float_operand, integer, number, operand, optional
 from minigrad.engine.ops.layout cimport (
-    cast, copied, dense, expand_dims, matrix_transpose, permuted_raw, reshaped, summed, zeros,
+    cast, copied, dense, expand_dims, matrix_transpose, permuted_raw, reshaped, summed,
 )
+from minigrad.engine.ops.slices cimport zeros
 from minigrad.engine.ops.logic cimport where
 from minigrad.engine.ops.matmul cimport matmul, product
 from minigrad.engine.recording cimport repeat
@@ -372,50 +373,26 @@ def recurrent(Cell cell, x: TensorLike, h: TensorLike, c: TensorLike | None, wei
               lengths: TensorLike | Lengths | None = None,
               source: tuple[float, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None] | None = None,
               ) -> tuple[Tensor, ...]:
-    """All steps of one recurrent layer.
-
-    The layers in ``minigrad.nn`` have the equations, and cite the papers.
+    """All steps of one recurrent layer: the state after each step, 0 after a sample's end, and the last states.
 
     Parameters
     ----------
     cell : Cell
-        What is computed.
+        The equations, which the layers in ``minigrad.nn`` show.
     x : Tensor, shape (T, N, G H)
         The input's contribution to every step, ``W_ih x_t`` and its bias, normalized if the layer does so. G is 1 for
         an RNN, 4 for an LSTM (gates i, f, g, o), 3 for a GRU (r, z, n).
     h, c : Tensor, shape (N, H)
         The initial states; c is None except for an LSTM.
-    weight : Tensor, shape (G H, H)
-    bias, gamma, beta : Tensor, shape (G H,), optional
-        The bias added to ``weight h``, and the weight and bias of its norm.
+    weight, bias, gamma, beta : Tensor, shape (G H, H) and (G H,)
+        The matrix of h, the bias added to the product, and the weight and bias of its norm.
     gamma_c, beta_c : Tensor, shape (H,), optional
         The weight and bias of the norm of c.
     lengths : Tensor or Lengths, shape (N,), optional
-        Integers from 0 to T: the number of steps of each sample. As `Lengths` they are not checked again.
+        The number of steps of each sample, from 0 to T. `Lengths` are not checked again.
     source : tuple, optional
         eps, input, weight, bias, gamma and beta from which `projected` made `x`. The tape keeps them instead of x: the
         backward pass needs x only with ``create_graph=True``, and then computes it again.
-
-    Returns
-    -------
-    y : Tensor, shape (T, N, H)
-        The state after every step, 0 after a sample's end.
-    h_n, c_n : Tensor, shape (N, H)
-        The states at each sample's end; c_n for an LSTM only.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not agree, or if a length is not in [0, T].
-    TypeError
-        If the dtypes do not agree, or if lengths are not integers.
-
-    Examples
-    --------
-    >>> from minigrad.engine.ops.recurrent import Cell, recurrent
-    >>> y, h = recurrent(Cell("rnn_relu"), mg.ones((3, 1, 1)), mg.zeros((1, 1)), None, mg.ones((1, 1)))
-    >>> y.reshape(3)
-    tensor([1., 2., 3.])
     """
     cdef str op = cell.op
     cdef Op record = lstm_op if op == "lstm" else gru_op if op == "gru" else rnn_op

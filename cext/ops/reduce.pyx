@@ -11,9 +11,9 @@ from minigrad.engine.ops.arguments cimport float_operand, many_axes, number, one
 from minigrad.engine.ops.arithmetic cimport apply_unary, divide, multiply, subtract
 from minigrad.engine.ops.functions cimport exp, square
 from minigrad.engine.ops.layout cimport (
-    broadcast_shape, cast, copied, dense, flip, permuted, permuted_raw, reduced, reduction, reshape_to, sliced, summand,
-    summed, window, zeros,
+    broadcast_shape, cast, copied, dense, permuted, permuted_raw, reduced, reduction, reshape_to, summand, summed,
 )
+from minigrad.engine.ops.slices cimport flip, sliced, window, zeros
 from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.node cimport Node, Op, operation, recording
 from minigrad.engine.tape cimport track

@@ -7,7 +7,8 @@ from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.ops.arguments cimport is_scalar, one_axis, optional, plain_axis, plain_scalar, scalar
 from minigrad.engine.ops.arithmetic cimport matched_floats, multiply
 from minigrad.engine.ops.join cimport concatenated
-from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, expand_dims, reduction, sliced, summed, zeros
+from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, expand_dims, reduction, summed
+from minigrad.engine.ops.slices cimport sliced, zeros
 from minigrad.engine.node cimport Node, Op, operation, recording
 from minigrad.engine.tape cimport track
 

@@ -13,7 +13,8 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport MAX_NDIM, Array, alias, same_shape, shape_of, view
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport BOOL, itemsize
-from minigrad.engine.ops.layout cimport copied, sum_to, zeros
+from minigrad.engine.ops.layout cimport copied, sum_to
+from minigrad.engine.ops.slices cimport zeros
 from minigrad.engine.ops.logic cimport where
 from minigrad.engine.node cimport Node, Op, operation
 from minigrad.engine.tape cimport track

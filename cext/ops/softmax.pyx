@@ -13,9 +13,9 @@ from minigrad.engine.ops.arithmetic cimport add, multiply, negative, subtract
 from minigrad.engine.ops.functions cimport exp
 from minigrad.engine.ops.gather cimport beside, taken, taken_along
 from minigrad.engine.ops.layout cimport (
-    broadcast_shape, cast, dense, expand_dims, permuted, permuted_raw, reshape_to, sliced, squeeze,
-    summed,
+    broadcast_shape, cast, dense, expand_dims, permuted, permuted_raw, reshape_to, squeeze, summed,
 )
+from minigrad.engine.ops.slices cimport sliced
 from minigrad.engine.ops.logic cimport equal, logical_and, not_equal, where
 from minigrad.engine.recording cimport repeat
 from minigrad.engine.node cimport Node, Op, operation, recording

@@ -1,11 +1,9 @@
 """Circular and hyperbolic functions and their inverses, each with its derivative."""
 from minigrad.engine.array cimport Array
-from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.ops.arithmetic cimport add, apply_binary, divide, matched_floats, multiply, negative, subtract
+from minigrad.engine.ops.arithmetic cimport add, divide, function_of_two, multiply, negative, subtract
 from minigrad.engine.ops.functions cimport function, fused, rsqrt, square
 from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.node cimport Node, Op, operation
-from minigrad.engine.tape cimport track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ACOS, ACOSH, ASIN, ASINH, ATAN, ATAN2, ATANH, COS, COSH, SIN, SINH, TAN, TANH, TANH_GRAD
@@ -144,11 +142,7 @@ cpdef Array atan2(x: TensorLike, y: TensorLike):
     >>> mg.atan2(mg.tensor([1.0, -1.0]), mg.tensor([1.0, 0.0]))
     tensor([ 0.7853982, -1.5707964])
     """
-    cdef Call _call = begin(atan2_op)
-    a, b = matched_floats("atan2", x, y)
-    cdef Array out = apply_binary(ATAN2, <Array>a, <Array>b, (<Array>a).code)
-    track(atan2_op, out, <Array>a, <Array>b)
-    return out
+    return function_of_two(atan2_op, ATAN2, x, y)
 
 
 # ── hyperbolic functions and their inverses ─────────────────────────────────────────────────────────

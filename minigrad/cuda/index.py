@@ -5,9 +5,9 @@ from typing import Any
 from minigrad.cuda import faults
 from minigrad.cuda.launch import BLOCK, MOST_BLOCKS, empty, launch, power_of_two
 from minigrad.engine.backend import Backend
-from minigrad.engine.ops.functions import isnan
 from minigrad.engine.ops.gather import nonzero, take, take_along_axis, unique_values
 from minigrad.engine.ops.logic import where
+from minigrad.engine.ops.rounding import isnan
 from minigrad.engine.tensor import Tensor
 
 TILE = 1024  # elements that a block sorts: TILE of order.cu

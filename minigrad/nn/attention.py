@@ -6,9 +6,9 @@ from minigrad.creation import empty, eye, ones, tril, zeros
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.attention import scaled_dot_product_attention, weigh
-from minigrad.engine.ops.functions import isfinite
 from minigrad.engine.ops.join import concat, split
 from minigrad.engine.ops.logic import logical_and, logical_not, logical_or, where
+from minigrad.engine.ops.rounding import isfinite
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn import init

@@ -4,8 +4,9 @@ import math
 
 from minigrad.engine.ops.activation import softplus
 from minigrad.engine.ops.arguments import kind_of, number
-from minigrad.engine.ops.functions import absolute, exp, log, smooth_l1, sqrt, square, squared_difference
+from minigrad.engine.ops.functions import exp, log, smooth_l1, sqrt, square, squared_difference
 from minigrad.engine.ops.logic import logical_and, maximum, where
+from minigrad.engine.ops.rounding import absolute
 from minigrad.engine.pytorch_names import rename_arguments
 from minigrad.engine.recording import repeat
 from minigrad.engine.tensor import Tensor

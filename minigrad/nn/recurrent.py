@@ -8,10 +8,10 @@ from minigrad.creation import arange, zeros
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.join import concat, split, stack, unstack
-from minigrad.engine.ops.layout import flip
 from minigrad.engine.ops.logic import where
 from minigrad.engine.ops.recurrent import GATES, Cell, gate, projected, recurrent
 from minigrad.engine.ops.recurrent import Lengths as CheckedLengths
+from minigrad.engine.ops.slices import flip
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn.batch_norm import RecurrentBatchNorm1d

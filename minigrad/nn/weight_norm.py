@@ -4,8 +4,9 @@ from typing import ClassVar
 
 from minigrad.autograd import no_grad
 from minigrad.engine.ops.arguments import integer, number
-from minigrad.engine.ops.functions import absolute, rsqrt, sqrt, square
+from minigrad.engine.ops.functions import rsqrt, sqrt, square
 from minigrad.engine.ops.logic import where
+from minigrad.engine.ops.rounding import absolute
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.computed import Computation, M, make_computed, plain_parameter, remove
 from minigrad.nn.module import Module

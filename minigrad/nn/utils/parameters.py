@@ -8,10 +8,11 @@ from typing import Any
 from minigrad.autograd import no_grad
 from minigrad.creation import zeros
 from minigrad.engine.ops.arguments import kind_of, number
-from minigrad.engine.ops.functions import absolute, rsqrt
+from minigrad.engine.ops.functions import rsqrt
 from minigrad.engine.ops.join import concat
 from minigrad.engine.ops.logic import clip
 from minigrad.engine.ops.optimizer import grad_norm, scale_
+from minigrad.engine.ops.rounding import absolute
 from minigrad.engine.recording import recorded, repeat
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.batch_norm import BatchNorm1d, BatchNorm2d

@@ -1,0 +1,216 @@
+"""Signs, rounding, and which elements are NaN, infinite or negative."""
+from minigrad.engine.array cimport Array
+from minigrad.engine.calls cimport Call, begin
+from minigrad.engine.dtype cimport BOOL, default_float, is_float
+from minigrad.engine.ops.arguments cimport operand
+from minigrad.engine.ops.arithmetic cimport (
+    apply_binary, apply_unary, function_of_numbers, function_of_two, matched_floats, multiply,
+)
+from minigrad.engine.ops.layout cimport cast
+from minigrad.engine.node cimport Node, Op, operation
+from minigrad.engine.tape cimport track
+
+cdef extern from "kernels/kernels.hpp" namespace "mg":
+    int ABS, CEIL, COPYSIGN, FLOOR, ISFINITE, ISINF, ISNAN, NEXTAFTER, ROUND, SIGN, SIGNBIT, TRUNC
+
+
+# ── signs ────────────────────────────────────────────────────────────────────────────────────────
+
+cdef Op abs_op = operation("abs", abs_backward, "y = |x|", "dx = g sign x", "x")
+
+
+cdef int abs_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, sign(node.value(0))))
+
+
+cpdef Array absolute(x: TensorLike):
+    """The absolute value; its gradient at 0 is 0.
+
+    Examples
+    --------
+    >>> mg.abs(mg.tensor([-2.0, 3.0]))
+    tensor([2., 3.])
+    """
+    cdef Call _call = begin(abs_op)
+    cdef Array a = operand("abs", x)
+    if a.code == BOOL:
+        return a
+    cdef Array out = apply_unary(ABS, a, a.code)
+    track(abs_op, out, a)
+    return out
+
+
+cdef int no_gradient(Node node, Array g) except -1:
+    return node.send(0, multiply(g, 0))
+
+
+cdef Op sign_op = operation("sign", no_gradient, "y = sign x", "dx = 0")
+
+
+cpdef Array sign(x: TensorLike):
+    """-1, 0 or 1 with the sign of x; NaN for NaN.
+
+    Examples
+    --------
+    >>> mg.sign(mg.tensor([-2.0, 0.0, 3.0]))
+    tensor([-1.,  0.,  1.])
+    """
+    return function_of_numbers(sign_op, SIGN, x)
+
+
+cdef Op copysign_op = operation("copysign", copysign_backward, "y = |a| with the sign of b",
+                                "da = g where the signs are equal, else −g, and 0 where a = 0\ndb = 0", "a b", "a, b")
+
+
+cdef int copysign_backward(Node node, Array g) except -1:
+    if node.needs(0):
+        signs = sign(node.value(0))
+        node.send(0, multiply(g, multiply(signs, copysign(signs, node.value(1)))))
+    if node.needs(1):
+        node.send(1, multiply(g, 0))
+    return 0
+
+
+cpdef Array copysign(x: TensorLike, y: TensorLike):
+    """The absolute value of x with the sign of y, also of a zero or NaN. Its gradient at x = 0 is 0.
+
+    Examples
+    --------
+    >>> mg.copysign(mg.tensor([1.0, -2.0]), mg.tensor([-0.0, 3.0]))
+    tensor([-1.,  2.])
+    """
+    return function_of_two(copysign_op, COPYSIGN, x, y)
+
+
+cpdef Array nextafter(x: TensorLike, y: TensorLike):
+    """The next floating-point number after x in the direction of y; without a gradient.
+
+    Examples
+    --------
+    >>> mg.nextafter(mg.tensor([1.0, 1.0]), mg.tensor([2.0, 0.0]))
+    tensor([1.0000001 , 0.99999994])
+    """
+    cdef Call _call = begin("nextafter")
+    a, b = matched_floats("nextafter", x, y)
+    return apply_binary(NEXTAFTER, <Array>a, <Array>b, (<Array>a).code)
+
+
+# ── rounding ─────────────────────────────────────────────────────────────────────────────────────
+
+cdef Array step_function(Op op, int number, object x):
+    """A function whose derivative is 0 wherever it exists; integers pass unchanged."""
+    cdef Call _call = begin(op)
+    cdef Array a = operand(op.name, x)
+    if not is_float(a.code):
+        return a
+    cdef Array out = apply_unary(number, a, a.code)
+    track(op, out, a)
+    return out
+
+
+cdef Op floor_op = operation("floor", no_gradient, "y = ⌊x⌋", "dx = 0")
+
+
+cpdef Array floor(x: TensorLike):
+    """The largest integer not above x.
+
+    Examples
+    --------
+    >>> mg.floor(mg.tensor([1.5, -1.5]))
+    tensor([ 1., -2.])
+    """
+    return step_function(floor_op, FLOOR, x)
+
+
+cdef Op ceil_op = operation("ceil", no_gradient, "y = ⌈x⌉", "dx = 0")
+
+
+cpdef Array ceil(x: TensorLike):
+    """The smallest integer not below x.
+
+    Examples
+    --------
+    >>> mg.ceil(mg.tensor([1.5, -1.5]))
+    tensor([ 2., -1.])
+    """
+    return step_function(ceil_op, CEIL, x)
+
+
+cdef Op trunc_op = operation("trunc", no_gradient, "y = x without its fraction", "dx = 0")
+
+
+cpdef Array trunc(x: TensorLike):
+    """The integer nearest to x in the direction of 0.
+
+    Examples
+    --------
+    >>> mg.trunc(mg.tensor([1.5, -1.5]))
+    tensor([ 1., -1.])
+    """
+    return step_function(trunc_op, TRUNC, x)
+
+
+cdef Op round_op = operation("round", no_gradient, "y = the integer nearest to x, of two the even one", "dx = 0")
+
+
+cpdef Array round(x: TensorLike):
+    """The nearest integer; halves are rounded to the even one.
+
+    Examples
+    --------
+    >>> mg.round(mg.tensor([0.5, 1.5, 1.7]))
+    tensor([0., 2., 2.])
+    """
+    return step_function(round_op, ROUND, x)
+
+
+# ── tests ────────────────────────────────────────────────────────────────────────────────────────
+
+cdef Array test(str name, int op, object x):
+    cdef Call _call = begin(name)
+    cdef Array a = operand(name, x)
+    return apply_unary(op, a if is_float(a.code) else cast(a, default_float), BOOL)
+
+
+cpdef Array isnan(x: TensorLike):
+    """Which elements are NaN.
+
+    Examples
+    --------
+    >>> mg.isnan(mg.tensor([1.0, float("nan")]))
+    tensor([False,  True])
+    """
+    return test("isnan", ISNAN, x)
+
+
+cpdef Array isinf(x: TensorLike):
+    """Which elements are infinite.
+
+    Examples
+    --------
+    >>> mg.isinf(mg.tensor([1.0, float("inf")]))
+    tensor([False,  True])
+    """
+    return test("isinf", ISINF, x)
+
+
+cpdef Array signbit(x: TensorLike):
+    """Which elements have a negative sign, also as -0.0 and NaN.
+
+    Examples
+    --------
+    >>> mg.signbit(mg.tensor([-0.0, 0.0, -3.0]))
+    tensor([ True, False,  True])
+    """
+    return test("signbit", SIGNBIT, x)
+
+
+cpdef Array isfinite(x: TensorLike):
+    """Which elements are neither infinite nor NaN.
+
+    Examples
+    --------
+    >>> mg.isfinite(mg.tensor([1.0, float("nan")]))
+    tensor([ True, False])
+    """
+    return test("isfinite", ISFINITE, x)
