@@ -52,15 +52,14 @@ class LeakyReLU(_Elementwise):
     [-0.5, 2.0]
     """
 
+    _shown = "negative_slope={negative_slope}"
+
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         super().__init__(inplace)
         self.negative_slope = number("LeakyReLU", "negative_slope", negative_slope)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.leaky_relu(x, self.negative_slope)
-
-    def extra_repr(self) -> str:
-        return f"negative_slope={self.negative_slope}"
 
 
 class ELU(_Elementwise):
@@ -81,15 +80,14 @@ class ELU(_Elementwise):
     [0.0, 2.0]
     """
 
+    _shown = "alpha={alpha}"
+
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
         self.alpha = number("ELU", "alpha", alpha)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.elu(x, self.alpha)
-
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}"
 
 
 class GELU(Module):
@@ -109,6 +107,8 @@ class GELU(Module):
     (0.8413, 0.8412)
     """
 
+    _shown = "approximate={approximate!r}"
+
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
         if approximate not in ("none", "tanh"):
@@ -117,9 +117,6 @@ class GELU(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.gelu(x, self.approximate)
-
-    def extra_repr(self) -> str:
-        return f"approximate={self.approximate!r}"
 
 
 class SiLU(_Elementwise):
@@ -160,6 +157,8 @@ class Softplus(Module):
     [0.0, 1000.0]
     """
 
+    _shown = "beta={beta}, threshold={threshold}"
+
     def __init__(self, beta: float = 1.0, threshold: float | None = None) -> None:
         super().__init__()
         self.beta = number("Softplus", "beta", beta)
@@ -169,9 +168,6 @@ class Softplus(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.softplus(x, self.beta, self.threshold)
-
-    def extra_repr(self) -> str:
-        return f"beta={self.beta}, threshold={self.threshold}"
 
 
 class LogSigmoid(Module):
@@ -254,6 +250,8 @@ class PReLU(Module):
     [-0.5, 3.0]
     """
 
+    _shown = "num_parameters={num_parameters}"
+
     def __init__(self, num_parameters: int = 1, init: float = 0.25) -> None:
         super().__init__()
         self.num_parameters = integer("PReLU", "num_parameters", num_parameters, 1)
@@ -261,9 +259,6 @@ class PReLU(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.prelu(x, self.weight)
-
-    def extra_repr(self) -> str:
-        return f"num_parameters={self.num_parameters}"
 
 
 class Tanh(Module):
@@ -361,15 +356,14 @@ class GLU(Module):
     [0.5, 2.0]
     """
 
+    _shown = "axis={axis}"
+
     def __init__(self, axis: int | None = None, dim: int | None = None) -> None:
         super().__init__()
         self.axis = last_axis("GLU", axis, dim)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.glu(x, self.axis)
-
-    def extra_repr(self) -> str:
-        return f"axis={self.axis}"
 
 
 class Softmax(Module):
@@ -388,15 +382,14 @@ class Softmax(Module):
     [[0.25, 0.25, 0.25, 0.25]]
     """
 
+    _shown = "axis={axis}"
+
     def __init__(self, axis: int | None = None, dim: int | None = None) -> None:
         super().__init__()
         self.axis = last_axis("Softmax", axis, dim)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.softmax(x, self.axis)
-
-    def extra_repr(self) -> str:
-        return f"axis={self.axis}"
 
 
 class LogSoftmax(Module):
@@ -415,12 +408,11 @@ class LogSoftmax(Module):
     [-1000.0, 0.0]
     """
 
+    _shown = "axis={axis}"
+
     def __init__(self, axis: int | None = None, dim: int | None = None) -> None:
         super().__init__()
         self.axis = last_axis("LogSoftmax", axis, dim)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.log_softmax(x, self.axis)
-
-    def extra_repr(self) -> str:
-        return f"axis={self.axis}"

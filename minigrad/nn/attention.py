@@ -159,6 +159,7 @@ class MultiheadAttention(Module):
     bias_v: Parameter | None
     q_norm: Module
     k_norm: Module
+    _shown = "embed_dim={embed_dim}, num_heads={num_heads}"
 
     def __init__(
         self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, add_bias_kv: bool = False,
@@ -320,9 +321,6 @@ class MultiheadAttention(Module):
         if self.add_zero_attn:
             parts.append(zeros(shape, dtype=x.dtype, device=x.device))
         return concat(parts, 2)
-
-    def extra_repr(self) -> str:
-        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}"
 
 
 def without_padding(

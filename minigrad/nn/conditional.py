@@ -13,6 +13,8 @@ from minigrad.nn.norm import check_tensor
 class _Modulation(Module):
     """Base class with the linear layer from a condition to two numbers per channel."""
 
+    _shown = "{num_features}, {condition_features}"
+
     def __init__(
         self, num_features: int, condition_features: int, device: str | None, dtype: DType | str | None
     ) -> None:
@@ -37,9 +39,6 @@ class _Modulation(Module):
     def _halves(self, condition: Tensor) -> tuple[Tensor, Tensor]:
         both = self.linear(condition)
         return both[:, : self.num_features], both[:, self.num_features :]
-
-    def extra_repr(self) -> str:
-        return f"{self.num_features}, {self.condition_features}"
 
 
 class FiLM(_Modulation):
@@ -133,6 +132,8 @@ class AdaLN(_Modulation):
     True
     """
 
+    _shown = "{num_features}, {condition_features}, eps={eps}"
+
     def __init__(
         self, num_features: int, condition_features: int, eps: float = 1e-5, device: str | None = None,
         dtype: DType | str | None = None,
@@ -151,6 +152,3 @@ class AdaLN(_Modulation):
         self._check(x, -1, f"(N, ..., {self.num_features})", condition)
         shift, scale = self._halves(F.silu(condition))
         return F.adaptive_layer_norm(x, scale, shift, self.eps)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, eps={self.eps}"

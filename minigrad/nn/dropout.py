@@ -34,6 +34,8 @@ class Dropout(Module):
     [1.0, 1.0]
     """
 
+    _shown = "p={p}"
+
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         self.p = number("Dropout", "p", p, 0, 1)
@@ -41,6 +43,3 @@ class Dropout(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return a tensor of the shape of `x`."""
         return F.dropout(x, self.p, self.training)
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}"

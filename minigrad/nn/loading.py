@@ -2,15 +2,13 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from minigrad.engine.array import is_broadcast, memory_span
 from minigrad.engine.dtype import DType
 from minigrad.engine.tensor import Tensor
 from minigrad.foreign import as_tensor
-
-if TYPE_CHECKING:
-    from minigrad.nn.module import Module
+from minigrad.nn.registry import Registry, join
 
 
 class IncompatibleKeys(NamedTuple):
@@ -20,14 +18,15 @@ class IncompatibleKeys(NamedTuple):
     unexpected_keys: list[str]
 
 
-def load_state(module: "Module", state_dict: Mapping[str, Any], strict: bool) -> IncompatibleKeys:
-    """Copy values into the parameters and buffers of a module, all or nothing; see `Module.load_state_dict`."""
+def load_state(
+    module: Registry, own: Mapping[str, Tensor], state_dict: Mapping[str, Any], strict: bool
+) -> IncompatibleKeys:
+    """Copy values into `own`, the state of a module, all or nothing; see `Module.load_state_dict`."""
     kind = type(module).__name__
     if not isinstance(state_dict, Mapping):
         raise TypeError(
             f"[{kind}] expected a state_dict, a mapping of names to tensors, got {type(state_dict).__name__}"
         )
-    own = module.state_dict()
     given = _under_own_names(module, state_dict)
     values = {name: _converted(name, value) for name, value in given.items() if name in own}
     missing = _missing(module, own, values)
@@ -63,10 +62,10 @@ def load_state(module: "Module", state_dict: Mapping[str, Any], strict: bool) ->
     return IncompatibleKeys(missing, unexpected)
 
 
-def _under_own_names(module: "Module", state_dict: Mapping[str, Any]) -> dict[str, Any]:
+def _under_own_names(module: Registry, state_dict: Mapping[str, Any]) -> dict[str, Any]:
     """The state with the module's names in the place of PyTorch's, where these differ."""
     ours = {
-        f"{place}.{other}".lstrip("."): f"{place}.{name}".lstrip(".")
+        join(place, other): join(place, name)
         for place, part in module._places("")
         for other, name in part._other_names().items()
     }
@@ -76,11 +75,11 @@ def _under_own_names(module: "Module", state_dict: Mapping[str, Any]) -> dict[st
     }
 
 
-def _missing(module: "Module", own: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> list[str]:
+def _missing(module: Registry, own: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> list[str]:
     """The names without a value, except for those of a shared tensor with another name, and of optional counters."""
     members = dict(module._state(""))
     filled = {id(members[name]) for name in values if name in members}
-    optional = {f"{place}.{name}".lstrip(".") for place, part in module._places("") for name in part._optional}
+    optional = {join(place, name) for place, part in module._places("") for name in part._optional}
     return [
         name for name in own if not (name in values or name in optional or id(members.get(name)) in filled)
     ]  # fmt: skip

@@ -13,8 +13,9 @@ from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tape import enter, leave
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.loading import IncompatibleKeys, load_state
-from minigrad.nn.module_hooks import HookHandle, call_with_hooks
+from minigrad.nn.module_hooks import HookHandle, add_hook, call_with_hooks
 from minigrad.nn.parameter import Parameter
+from minigrad.nn.registry import Registry, join
 
 Self = TypeVar("Self", bound="Module")
 Parameters = ParamSpec("Parameters")
@@ -27,15 +28,12 @@ class HasForward(Protocol[Parameters, Output]):
     def forward(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Output: ...
 
 
-class Module:
+class Module(Registry):
     """The base class of networks: holds parameters, buffers and submodules, and computes `forward`.
 
     A subclass calls ``super().__init__()``, assigns `Parameter` objects and other modules to attributes, and defines
     ``forward``. Calling the module runs `forward` between its hooks. An error in it gets a note that says in which
     submodule it occurred, such as ``in Sequential.2: Linear(in_features=16, out_features=10, bias=True)``.
-
-    The registries hold only names, in the order of assignment; the objects are ordinary instance attributes, so
-    ``self.weight`` costs no more than any other attribute.
 
     Attributes
     ----------
@@ -65,11 +63,7 @@ class Module:
     """
 
     training: bool
-    _parameters: dict[str, None]
-    _buffers: dict[str, bool]  # name -> whether it is part of the state_dict
-    _modules: dict[str, None]
-    _hooks: dict[str, dict[HookHandle, Callable[..., Any]]] | None = None
-    _optional: tuple[str, ...] = ()  # the buffers that a state need not have
+    _shown = ""  # the text of `extra_repr`, with attributes in braces
 
     def __init__(self) -> None:
         self.__dict__.update(training=True, _parameters={}, _buffers={}, _modules={})
@@ -98,83 +92,6 @@ class Module:
                 leave(outer)
 
     # ── registration ──
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, Parameter):
-            self._register("_parameters", name, value)
-        elif isinstance(value, Module):
-            self._register("_modules", name, value)
-        else:
-            self._check_plain(name, value)
-            object.__setattr__(self, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        object.__delattr__(self, name)
-        self._unregister(name)
-
-    def _register(self, registry: str, name: str, value: object, entry: bool | None = None) -> None:
-        members = self.__dict__
-        if registry not in members:
-            raise AttributeError(
-                f"[{type(self).__name__}] call super().__init__() before assigning {name!r}, a {type(value).__name__}"
-            )
-        if not isinstance(name, str):
-            raise TypeError(f"[{type(self).__name__}] expected a name of type str, got {name!r}")
-        if not name or "." in name:
-            raise ValueError(f"[{type(self).__name__}] expected a nonempty name without dots, got {name!r}")
-        if name != "forward" or not isinstance(value, Module):  # a module named forward computes instead of the method
-            self._check_name(name)
-        if isinstance(value, Module):
-            self._check_child(value)
-        if name not in members[registry]:
-            self._unregister(name)
-        members[registry][name] = entry
-        members[name] = value
-
-    def _check_child(self, module: "Module") -> None:
-        if any(inner is self for inner in module.modules()):
-            kind = type(module).__name__
-            raise ValueError(f"[{type(self).__name__}] expected a module that does not contain this one, got a {kind}")
-
-    def _unregister(self, name: str) -> None:
-        for registry in ("_parameters", "_buffers", "_modules"):
-            self.__dict__.get(registry, {}).pop(name, None)
-
-    def _check_plain(self, name: str, value: object) -> None:
-        """Reject a value of another kind than the registered one, so that nothing is unregistered silently."""
-        if name in METHODS and not callable(value):  # a function replaces a method on purpose
-            self._check_name(name)
-        members = self.__dict__
-        if value is None or "_modules" not in members:
-            return
-        kind = (
-            "a Parameter" if name in members["_parameters"]
-            else "a Module" if name in members["_modules"]
-            else "a Tensor" if name in members["_buffers"] and not isinstance(value, Tensor)
-            else None
-        )  # fmt: skip
-        if isinstance(value, FunctionType) and isinstance(getattr(value, "__wrapped__", None), Module):
-            raise TypeError(
-                f"[{type(self).__name__}] expected the module itself for {name!r}, got a function that wraps it, whose "
-                f"parameters would not be found: wrap it where it is called, as in mg.recompute(self.{name})(x)"
-            )
-        if kind is not None:
-            raise TypeError(
-                f"[{type(self).__name__}] expected {kind} or None for {name!r}, got {kind_of(value)}; "
-                f"`del` the attribute first to make it something else"
-            )
-
-    def _check_name(self, name: str) -> None:
-        if name in METHODS:
-            raise AttributeError(
-                f"[{type(self).__name__}] expected a name that no method of Module has, got {name!r}: "
-                f"choose another, such as {name + '_'!r}"
-            )
-
-    def _check_new(self, registry: str, name: str) -> None:
-        """Reject a name that another attribute has: registering only replaces within the same registry."""
-        if isinstance(name, str) and name not in self.__dict__.get(registry, ()) and hasattr(self, name):
-            raise ValueError(f"[{type(self).__name__}] expected a new name, got {name!r}, which already exists")
 
     def register_parameter(self, name: str, parameter: Parameter | None) -> None:
         """Add a parameter, or None in place of an optional one; a parameter of that name is replaced.
@@ -235,12 +152,7 @@ class Module:
 
     def named_children(self) -> Iterator[tuple[str, "Module"]]:
         """Iterate over (name, module) of the direct submodules, each once."""
-        seen: set[int] = set()
-        for name in self._modules:
-            module = self.__dict__[name]
-            if module is not None and id(module) not in seen:
-                seen.add(id(module))
-                yield name, module
+        return self._children()
 
     def children(self) -> Iterator["Module"]:
         """Iterate over the direct submodules, each once."""
@@ -249,13 +161,6 @@ class Module:
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, "Module"]]:
         """Iterate over (dotted path, module) of this module and all submodules, depth first, each once."""
         return self._walk(prefix, set())
-
-    def _walk(self, path: str, seen: set[int]) -> Iterator[tuple[str, "Module"]]:
-        if id(self) not in seen:
-            seen.add(id(self))
-            yield path, self
-            for name, child in self.named_children():
-                yield from child._walk(_join(path, name), seen)
 
     def modules(self) -> Iterator["Module"]:
         """Iterate over this module and all submodules, each once."""
@@ -283,15 +188,6 @@ class Module:
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """Iterate over the buffers, persistent or not, as `parameters` does."""
         return (buffer for _, buffer in self.named_buffers(recurse=recurse))
-
-    def _named(self, registry: str, prefix: str, recurse: bool) -> Iterator[tuple[str, Any]]:
-        seen: set[int] = set()
-        for path, module in self.named_modules(prefix) if recurse else [(prefix, self)]:
-            for name in getattr(module, registry):
-                value = module.__dict__[name]
-                if value is not None and id(value) not in seen:
-                    seen.add(id(value))
-                    yield _join(path, name), value
 
     def apply(self: Self, function: Callable[["Module"], object]) -> Self:
         """Call `function` on every submodule, then on this module, and return this module.
@@ -422,24 +318,6 @@ class Module:
         """
         return {name: tensor.detach() for name, tensor in self._state(prefix)}
 
-    def _state(self, path: str) -> Iterator[tuple[str, Tensor]]:
-        for place, module in self._places(path):
-            buffers = (name for name, persistent in module._buffers.items() if persistent)
-            for name in (*module._parameters, *buffers):
-                if module.__dict__[name] is not None:
-                    yield _join(place, name), module.__dict__[name]
-
-    def _places(self, path: str) -> Iterator[tuple[str, "Module"]]:
-        """Iterate over (dotted path, module) as `named_modules` does, but shared modules at each of their places."""
-        yield path, self
-        for name in self._modules:
-            if self.__dict__[name] is not None:
-                yield from self.__dict__[name]._places(_join(path, name))
-
-    def _other_names(self) -> dict[str, str]:
-        """The names that PyTorch gives to parameters and buffers of this module, if they are others."""
-        return {}
-
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> IncompatibleKeys:
@@ -488,13 +366,13 @@ class Module:
                 f"[{type(self).__name__}] expected assign=False, got {assign!r}: values are copied; "
                 f"`model.to(dtype)` first keeps the dtype of the file"
             )
-        return load_state(self, state_dict, strict)
+        return load_state(self, self.state_dict(), state_dict, strict)
 
     # ── hooks ──
 
     def register_forward_pre_hook(self, hook: Callable[["Module", tuple[Any, ...]], Any]) -> HookHandle:
         """Call ``hook(module, args)`` before `forward`; its result, if not None, replaces `args`."""
-        return self._add_hook("before", hook)
+        return add_hook(self, "before", hook)
 
     def register_forward_hook(self, hook: Callable[["Module", tuple[Any, ...], Any], Any]) -> HookHandle:
         """Call ``hook(module, args, output)`` after `forward`; its result, if not None, replaces `output`.
@@ -514,7 +392,7 @@ class Module:
         saw (3,)
         >>> handle.remove()
         """
-        return self._add_hook("after", hook)
+        return add_hook(self, "after", hook)
 
     def register_full_backward_hook(
         self, hook: Callable[["Module", tuple[Tensor | None, ...], tuple[Tensor | None, ...]], Any]
@@ -550,22 +428,7 @@ class Module:
         >>> x.grad.tolist()
         [10.0, 10.0]
         """
-        return self._add_hook("backward", hook)
-
-    def _add_hook(self, kind: str, hook: Callable[..., Any]) -> HookHandle:
-        if not callable(hook):
-            raise TypeError(f"[{type(self).__name__}] expected a function as a hook, got {hook!r}")
-        if self._hooks is None:
-            self.__dict__["_hooks"] = {"before": {}, "after": {}, "backward": {}}
-        handle = HookHandle(self, kind, hook)
-        self.__dict__["_hooks"][kind][handle] = hook
-        return handle
-
-    def _remove_hook(self, kind: str, handle: HookHandle) -> None:
-        if self._hooks is not None:
-            self._hooks[kind].pop(handle, None)
-            if not any(self._hooks.values()):
-                del self.__dict__["_hooks"]
+        return add_hook(self, "backward", hook)
 
     # ── text ──
 
@@ -579,7 +442,7 @@ class Module:
 
     def extra_repr(self) -> str:
         """Return the text between the parentheses of `repr`; a subclass lists its arguments."""
-        return ""
+        return self._shown.format_map(vars(self))
 
     def __repr__(self) -> str:
         children = [f"({name}): {self.__dict__[name]!r}" for name in self._modules]
@@ -594,7 +457,8 @@ class Module:
         return module_as_html(self)
 
 
-METHODS = frozenset(name for name, value in vars(Module).items() if isinstance(value, FunctionType))
+METHODS = frozenset(name for kind in Module.__mro__ for name, x in vars(kind).items() if isinstance(x, FunctionType))
+Module._methods = METHODS
 
 
 def _note_place(outermost: Module, error: Exception) -> None:
@@ -609,13 +473,9 @@ def _note_place(outermost: Module, error: Exception) -> None:
         place, inner = type(called[0]).__name__, called[-1]
         for outer, module in pairwise(called):
             names = [name for name, member in outer.named_modules() if member is module and name]
-            place = _join(place, names[0] if names else type(module).__name__)
+            place = join(place, names[0] if names else type(module).__name__)
         text = type(inner).__name__ if inner._modules else repr(inner)
         error.add_note(f"in {text}" if len(called) == 1 else f"in {place}: {text}")
-
-
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 def _convert(tensor: Tensor, device: str | None, dtype: str | DType | None) -> None:

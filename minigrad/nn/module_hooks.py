@@ -1,32 +1,44 @@
 """The hooks of a module: functions that are called before and after `forward`, and with gradients."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minigrad.engine.backward import record_function, result_over
 from minigrad.engine.node import is_grad_enabled
 from minigrad.engine.recording import refuse
 from minigrad.engine.tensor import Tensor
 
-if TYPE_CHECKING:
-    from minigrad.nn.module import Module
-
 
 class HookHandle:
     """The handle of a registered hook; ``remove()`` removes the hook."""
 
-    def __init__(self, module: "Module", kind: str, hook: Callable[..., Any]) -> None:
-        self._module, self._kind, self._hook = module, kind, hook
+    def __init__(self, module: Any, kind: str) -> None:
+        self._module, self._kind = module, kind
 
     def remove(self) -> None:
         """Remove the hook; a second call does nothing."""
-        self._module._remove_hook(self._kind, self)
+        hooks = self._module._hooks
+        if hooks is not None:
+            hooks[self._kind].pop(self, None)
+            if not any(hooks.values()):
+                del self._module.__dict__["_hooks"]
+
+
+def add_hook(module: Any, kind: str, hook: Callable[..., Any]) -> HookHandle:
+    """Register a hook of a module that is called "before" or "after" `forward`, or in the "backward" pass."""
+    if not callable(hook):
+        raise TypeError(f"[{type(module).__name__}] expected a function as a hook, got {hook!r}")
+    if module._hooks is None:
+        module.__dict__["_hooks"] = {"before": {}, "after": {}, "backward": {}}
+    handle = HookHandle(module, kind)
+    module._hooks[kind][handle] = hook
+    return handle
 
 
 class BackwardHooks:
     """The backward hooks of one call: identities around `forward` see the gradients of its results and arguments."""
 
-    def __init__(self, module: "Module", hooks: list[Callable[..., Any]]) -> None:
+    def __init__(self, module: Any, hooks: list[Callable[..., Any]]) -> None:
         self.module, self.hooks = module, hooks
         self.count, self.places = 0, list[int]()  # of the arguments, and the places of those that require grad
         self.result_count, self.result_places = 0, list[int]()
@@ -94,7 +106,7 @@ def _spread(grads: list[Tensor | None], places: list[int], count: int) -> tuple[
 
 
 def call_with_hooks(
-    module: "Module", hooks: dict[str, dict[HookHandle, Callable[..., Any]]], args: tuple[Any, ...],
+    module: Any, hooks: dict[str, dict[HookHandle, Callable[..., Any]]], args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:  # fmt: skip
     """Return the result of `forward`, after its hooks."""

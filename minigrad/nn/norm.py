@@ -180,6 +180,7 @@ class RMSNorm(Module):
     """
 
     weight: Parameter | None
+    _shown = "{normalized_shape}, eps={eps}, elementwise_affine={elementwise_affine}"
 
     def __init__(
         self, normalized_shape: int | tuple[int, ...] | list[int], eps: float | None = None,
@@ -200,9 +201,6 @@ class RMSNorm(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., *normalized_shape)`` to the same shape."""
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
-
-    def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
 class ScaleNorm(Module):
@@ -240,6 +238,8 @@ class ScaleNorm(Module):
     [1.2, 0.0, 0.0, 1.6]
     """
 
+    _shown = "{num_features}, eps={eps}"
+
     def __init__(
         self, num_features: int, eps: float = 1e-5, device: str | None = None, dtype: DType | str | None = None
     ) -> None:
@@ -259,9 +259,6 @@ class ScaleNorm(Module):
         if x.shape[-1:] != (self.num_features,):
             raise ValueError(f"[ScaleNorm] expected an input of shape (..., {self.num_features}), got {x.shape}")
         return F.scale_norm(x, self.weight, self.eps)
-
-    def extra_repr(self) -> str:
-        return f"{self.num_features}, eps={self.eps}"
 
 
 class DyT(Affine):
@@ -301,6 +298,8 @@ class DyT(Affine):
     [-1.0, 0.0, 0.462]
     """
 
+    _shown = "{normalized_shape}, init_alpha={init_alpha}"
+
     def __init__(
         self, normalized_shape: int | tuple[int, ...] | list[int], init_alpha: float = 0.5, device: str | None = None,
         dtype: DType | str | None = None,
@@ -320,9 +319,6 @@ class DyT(Affine):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., *normalized_shape)`` to the same shape."""
         return F.dynamic_tanh(x, self.alpha, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, init_alpha={self.init_alpha}"
 
 
 class GroupNorm(Affine):

@@ -42,6 +42,8 @@ class MaxPool2d(Module):
     (8, 6, 12, 12)
     """
 
+    _shown = "kernel_size={kernel_size}, stride={stride}, padding={padding}, dilation={dilation}, ceil_mode={ceil_mode}"
+
     def __init__(
         self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1,
         return_indices: bool = False, ceil_mode: bool = False,
@@ -57,12 +59,6 @@ class MaxPool2d(Module):
         """Map ``(N, C, H, W)`` to ``(N, C, P, Q)``, or both without the N; to a pair of such tensors with indices."""
         return F.max_pool2d(
             x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
-        )
-
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}, "
-            f"ceil_mode={self.ceil_mode}"
         )
 
 
@@ -97,6 +93,8 @@ class AvgPool2d(Module):
     [[[3.0]]]
     """
 
+    _shown = "kernel_size={kernel_size}, stride={stride}, padding={padding}"
+
     def __init__(
         self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, ceil_mode: bool = False,
         count_include_pad: bool = True, divisor_override: int | None = None,
@@ -116,9 +114,6 @@ class AvgPool2d(Module):
         """Map ``(N, C, H, W)`` to ``(N, C, P, Q)``, or both without the N."""
         options = self.ceil_mode, self.count_include_pad, self.divisor_override
         return F.avg_pool2d(x, self.kernel_size, self.stride, self.padding, *options)
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class AdaptiveAvgPool2d(Module):
@@ -142,6 +137,8 @@ class AdaptiveAvgPool2d(Module):
     (8, 16, 1, 1)
     """
 
+    _shown = "output_size={output_size}"
+
     def __init__(self, output_size: int | tuple[int | None, int | None] | None) -> None:
         super().__init__()
         sizes = output_size if isinstance(output_size, tuple | list) else (output_size, output_size)
@@ -155,9 +152,6 @@ class AdaptiveAvgPool2d(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, C, H, W)`` to ``(N, C, *output_size)``, or both without the N."""
         return F.adaptive_avg_pool2d(x, self.output_size)
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
 
 
 class Flatten(Module):
@@ -183,6 +177,8 @@ class Flatten(Module):
     (8, 256)
     """
 
+    _shown = "start_dim={start_dim}, end_dim={end_dim}"
+
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
         self.start_dim = integer("Flatten", "start_dim", start_dim)
@@ -202,9 +198,6 @@ class Flatten(Module):
         for n in x.shape[first : last + 1]:
             size *= n
         return x.reshape((*x.shape[:first], size, *x.shape[last + 1 :]))
-
-    def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
 class Identity(Module):

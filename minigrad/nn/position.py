@@ -113,6 +113,8 @@ class SinusoidalPositions(_Positions):
     tensor([[0., 1., 0., 1.]])
     """
 
+    _shown = "{width}, base={base:g}"
+
     def __init__(self, width: int, base: float = 10_000.0, batch_first: bool = False) -> None:
         super().__init__(batch_first)
         self.width = integer("SinusoidalPositions", "width", width, 1)
@@ -126,9 +128,6 @@ class SinusoidalPositions(_Positions):
         phi = angles(self.width, start, length, self.base)
         table = np.stack([np.sin(phi), np.cos(phi)], -1).reshape(length, self.width)
         return self._added(x, computed(table.astype(str(x.dtype)), device=x.device))
-
-    def extra_repr(self) -> str:
-        return f"{self.width}, base={self.base:g}"
 
 
 class LearnedPositions(_Positions):
@@ -165,6 +164,7 @@ class LearnedPositions(_Positions):
     """
 
     weight: Parameter
+    _shown = "{max_length}, {width}"
 
     def __init__(
         self, max_length: int, width: int, batch_first: bool = False, device: str | None = None,
@@ -189,6 +189,3 @@ class LearnedPositions(_Positions):
                 f"create the layer with a larger max_length"
             )
         return self._added(x, self.weight[start : start + length])
-
-    def extra_repr(self) -> str:
-        return f"{self.max_length}, {self.width}"

@@ -47,6 +47,8 @@ class LayerScale(Module):
     tensor([[0.5, 1.5]], op=multiply)
     """
 
+    _shown = "{num_features}, init_values={init_values}"
+
     def __init__(
         self, num_features: int, init_values: float = 1e-5, device: str | None = None, dtype: DType | str | None = None
     ) -> None:
@@ -62,9 +64,6 @@ class LayerScale(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., C)`` to the same shape."""
         return F.layer_scale(x, self.weight)
-
-    def extra_repr(self) -> str:
-        return f"{self.num_features}, init_values={self.init_values}"
 
 
 class DeepNorm(LayerNorm):

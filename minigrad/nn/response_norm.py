@@ -48,6 +48,8 @@ class FilterResponseNorm2d(Affine):
     (8, 6, 24, 24)
     """
 
+    _shown = "{num_features}, eps={eps}"
+
     def __init__(
         self, num_features: int, eps: float = 1e-6, device: str | None = None, dtype: DType | str | None = None
     ) -> None:
@@ -63,9 +65,6 @@ class FilterResponseNorm2d(Affine):
             expected = f"(N, {self.num_features}, H, W)"
             raise ValueError(f"[FilterResponseNorm2d] expected an input of shape {expected}, got {x.shape}")
         return F.filter_response_norm(x, self.weight, self.bias, eps=self.eps)
-
-    def extra_repr(self) -> str:
-        return f"{self.num_features}, eps={self.eps}"
 
 
 class TLU(Module):
@@ -101,6 +100,8 @@ class TLU(Module):
     [[1.0, 0.0]]
     """
 
+    _shown = "{num_features}"
+
     def __init__(self, num_features: int, device: str | None = None, dtype: DType | str | None = None) -> None:
         super().__init__()
         self.num_features = integer("TLU", "num_features", num_features, 1)
@@ -113,6 +114,3 @@ class TLU(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, C, ...)`` to the same shape."""
         return F.tlu(x, self.threshold)
-
-    def extra_repr(self) -> str:
-        return f"{self.num_features}"

@@ -1,11 +1,10 @@
 """Modules as HTML, for notebooks."""
 
 import html
+from typing import Any
 
-from minigrad.nn.module import Module
 
-
-def module_as_html(module: Module, name: str = "") -> str:
+def module_as_html(module: Any, name: str = "") -> str:
     """A module with its parameters and submodules, as a collapsible tree."""
     own = list(module.named_parameters(recurse=False))
     total = sum(parameter.size for parameter in module.parameters())
