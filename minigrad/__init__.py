@@ -22,7 +22,6 @@ from minigrad.autograd import (
     jacobian as jacobian,
     jvp as jvp,
     no_grad as no_grad,
-    per_sample_grad as per_sample_grad,
     recompute as recompute,
     record_source as record_source,
     value_and_grad as value_and_grad,
@@ -31,6 +30,7 @@ from minigrad.autograd import (
 from minigrad.autograd.gradients import grad as grad
 from minigrad.config import show_config as show_config
 from minigrad.creation import *  # noqa: F403
+from minigrad import autograd as _autograd
 from minigrad.engine import annotations as _annotations, dtype as _dtype, pytorch_names as _pytorch_names
 from minigrad.engine.array import (
     empty_cache as empty_cache,
@@ -183,6 +183,7 @@ from minigrad.engine.ops.trigonometry import (
     tanh as tanh,
 )
 from minigrad.engine.tensor import Tensor as Tensor
+from minigrad.nn.per_sample import per_sample_grad as per_sample_grad
 from minigrad.products import *  # noqa: F403
 from minigrad.profiling import profile as profile  # type: ignore[no-redef]  # mypy sees a cycle of imports
 from minigrad.reductions import *  # noqa: F403
@@ -209,6 +210,7 @@ with _suppress(ImportError):  # where einops is not installed
 
 newaxis = None
 _annotations.make_known()
+_autograd.per_sample_grad = per_sample_grad  # it needs modules, which are above autograd
 abs, bool, pow = _rounding.absolute, _dtype.bool_, _functions.power
 
 if _typing.TYPE_CHECKING:

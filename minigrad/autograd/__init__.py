@@ -4,23 +4,27 @@ The tape, the backward pass and the modes such as `no_grad` are compiled: they a
 """
 
 import typing as _typing
+from collections.abc import Callable as _Callable
 
 from minigrad.autograd.capturing import Captured, CaptureError, capture
 from minigrad.autograd.function import Function
 from minigrad.autograd.gradcheck import gradcheck
 from minigrad.autograd.gradients import hessian, jacobian, value_and_grad, vjp
-from minigrad.autograd.products import hvp, jvp, per_sample_grad
+from minigrad.autograd.products import hvp, jvp
 from minigrad.autograd.recomputation import recompute
 from minigrad.engine.modes import detect_anomaly, enable_grad, no_grad, record_source
 from minigrad.engine.node import GradientError, is_grad_enabled
 from minigrad.engine.pytorch_names import lookup as _lookup
 from minigrad.engine.tape_table import TapeTable
+from minigrad.engine.tensor import Tensor as _Tensor
 
 __all__ = [
     "CaptureError", "Captured", "Function", "GradientError", "TapeTable", "capture", "detect_anomaly", "enable_grad",
     "gradcheck", "hessian", "hvp", "is_grad_enabled", "jacobian", "jvp", "no_grad", "per_sample_grad", "recompute",
     "record_source", "value_and_grad", "vjp",
 ]  # fmt: skip
+
+per_sample_grad: _Callable[..., dict[str, _Tensor]]  # of `minigrad.nn`; the top package sets it
 
 if _typing.TYPE_CHECKING:
     from minigrad.pytorch.functions import autograd_grad as grad

@@ -1,11 +1,13 @@
-"""The names of tensors in tables, pictures and pages."""
+"""The names of tensors and of files in tables, pictures and pages."""
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from minigrad.engine.array import Array
 from minigrad.engine.ops.arguments import kind_of
-from minigrad.engine.tensor import Tensor
 
 
 def is_module(value: Any) -> bool:
@@ -27,17 +29,17 @@ def names_of(given: Any, caller: str) -> dict[int, str]:
     for name, value in given.items():
         if not isinstance(name, str):
             raise TypeError(f"[{caller}] expected names that are strings, got {name!r} of type {type(name).__name__}")
-        if not isinstance(value, Tensor) and not is_module(value):
+        if not isinstance(value, Array) and not is_module(value):
             raise TypeError(f"[{caller}] expected names of tensors and modules, got {kind_of(value)} for {name!r}")
     return _shortest(
         (parameter, f"{name}.{path}" if path else name)
         for name, value in given.items()
-        for path, parameter in ([("", value)] if isinstance(value, Tensor) else value.named_parameters())
+        for path, parameter in ([("", value)] if isinstance(value, Array) else value.named_parameters())
     )
 
 
 def name_leaves(
-    rows: list[dict[str, Any]], held: Mapping[int, tuple[Tensor | None, list[Tensor]]], known: Mapping[int, str]
+    rows: list[dict[str, Any]], held: Mapping[int, tuple[Any, list[Any]]], known: Mapping[int, str]
 ) -> None:
     """Give rows of a tape the known names of their leaves; `held` is what `inspection.contents` returns."""
     for row in rows:
@@ -50,14 +52,33 @@ def names_of_variables(variables: Mapping[str, Any]) -> dict[int, str]:
     return _shortest(
         (parameter, path or name)
         for name, value in found
-        if isinstance(value, Tensor) or is_module(value)
-        for path, parameter in ([("", value)] if isinstance(value, Tensor) else value.named_parameters())
+        if isinstance(value, Array) or is_module(value)
+        for path, parameter in ([("", value)] if isinstance(value, Array) else value.named_parameters())
     )
 
 
-def _shortest(pairs: Iterator[tuple[Tensor, str]]) -> dict[int, str]:
+def _shortest(pairs: Iterator[tuple[Any, str]]) -> dict[int, str]:
     found: dict[int, str] = {}
     for tensor, name in pairs:
         if len(name) < len(found.get(id(tensor), name + " ")):
             found[id(tensor)] = name
     return found
+
+
+def public_place(where: str) -> str:
+    """Return ``file:line`` with the public name of the file."""
+    path, _, line = where.rpartition(":")
+    return f"{public_name(path)}:{line}"
+
+
+def public_name(path: str) -> str:
+    """Return the name of a file for other readers: a page may be published, and must not reveal a machine's folders.
+
+    A file in the current folder is named by its relative path, any other by the last two parts of its path.
+    """
+    if "ipykernel" in Path(path).parent.name:
+        return "notebook cell"
+    if path.startswith("<"):
+        return path
+    inside = os.path.relpath(path) if os.path.isabs(path) and Path(path).is_relative_to(Path.cwd()) else None
+    return inside or "/".join(Path(path).parts[-2:])

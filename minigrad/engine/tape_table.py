@@ -4,6 +4,8 @@ import linecache
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from minigrad.engine.names import public_place
+
 __all__ = ["TapeTable"]
 
 
@@ -88,7 +90,5 @@ def _source(row: dict[str, Any]) -> str:
     """The file and line at which an operation was recorded, and the text of that line."""
     if row["where"] is None:
         return ""
-    from minigrad.viz.sources import public_place
-
     path, _, line = row["where"].rpartition(":")
     return f"{public_place(row['where'])}  {linecache.getline(path, int(line)).strip()}"

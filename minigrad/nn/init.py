@@ -1,22 +1,20 @@
 """Initialization: functions that fill a tensor in place, unrecorded, and return it."""
 
 import math
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from minigrad import random
 from minigrad.autograd import no_grad
 from minigrad.creation import asarray, eye, full_like
+from minigrad.engine.names import is_module
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.functions import erf
 from minigrad.engine.ops.logic import clip, where
 from minigrad.engine.tensor import Tensor
 
-if TYPE_CHECKING:
-    from minigrad.nn.module import Module
-
-M = TypeVar("M", bound="Module")
+M = TypeVar("M")
 
 GAINS = {
     "linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": math.sqrt(2),
@@ -377,18 +375,14 @@ def deep_norm_(module: M, beta: float) -> M:
     >>> bool((layer.weight == 0).all()) and bool((layer.bias == 0).all())
     True
     """
-    from minigrad.nn.attention import MultiheadAttention
-    from minigrad.nn.linear import Linear
-    from minigrad.nn.module import Module
-
-    if not isinstance(module, Module):
+    if not is_module(module):
         raise TypeError(f"[deep_norm_] expected a Module, got {kind_of(module)}")
     beta = number("deep_norm_", "beta", beta, 0)
-    for layer in module.modules():
+    for layer in module.modules():  # type: ignore[attr-defined]
         weights: list[Tensor | None]
-        if isinstance(layer, Linear):
+        if hasattr(layer, "in_features"):  # Linear
             weights, gains, bias = [layer.weight], [beta], layer.bias
-        elif isinstance(layer, MultiheadAttention):
+        elif hasattr(layer, "in_proj_bias"):  # MultiheadAttention
             weights = [layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight]
             if layer.in_proj_weight is not None:
                 weights = [layer.in_proj_weight[k * layer.embed_dim :][: layer.embed_dim] for k in range(3)]

@@ -116,15 +116,15 @@ def statistics_over_ranks(x: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
     n is the number of values per channel on this rank. Each rank contributes its own mean and variance, which are
     combined as by Chan, Golub, LeVeque 1983, https://doi.org/10.1080/00031305.1983.10483115, so that nothing cancels.
     """
-    from minigrad import distributed
+    from minigrad.distributed.collectives import all_reduce
+    from minigrad.distributed.communicator import rank, size
 
     axes, channels = (0, *range(2, x.ndim)), x.shape[1]
     mean = x.sum(axes, keepdims=True) / max(n, 1)
     var = ((x - mean) ** 2).sum(axes) / max(n, 1)
     own = concat([mean.reshape(channels), var, full(1, n, dtype=x.dtype, device=x.device)])
     # Each rank fills its row, so that one sum brings all of them together.
-    rows = stack([own if rank == distributed.rank() else zeros_like(own) for rank in range(distributed.size())])
-    rows = distributed.all_reduce(rows)
+    rows = all_reduce(stack([own if place == rank() else zeros_like(own) for place in range(size())]))
     means, vars, counts = rows[:, :channels], rows[:, channels:-1], rows[:, -1:].detach()
     total = counts.sum()
     if n < 2 and total.item() < 2:  # of more, the total need not be read, which waits for a GPU

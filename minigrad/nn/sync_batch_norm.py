@@ -41,9 +41,9 @@ class SyncBatchNorm(_BatchNorm):
     layouts = ("NC", "NCL", "NCHW")
 
     def _over_ranks(self) -> bool:
-        from minigrad import distributed
+        from minigrad.distributed.communicator import size
 
-        return distributed.size() > 1
+        return size() > 1
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: None = None) -> Module:

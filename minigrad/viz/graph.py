@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minigrad.engine.inspection import contents
-from minigrad.engine.names import name_leaves, names_of, names_of_variables
+from minigrad.engine.names import name_leaves, names_of, names_of_variables, public_place
 from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
 from minigrad.saving.files import checked_path
 from minigrad.viz.boxes import Box, Folds, Node, common, counted
 from minigrad.viz.drawing import draw
-from minigrad.viz.sources import public_place
 from minigrad.viz.tapes import entries_of
 
 FAR = 12  # operations: a leaf used again after this many is drawn again there

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import linecache
-import os
 import re
 import textwrap
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import minigrad
+from minigrad.engine.names import public_name
 from minigrad.engine.node import Op
 
 AROUND = 2  # lines shown before and after
-ENGINE = Path(minigrad.__file__).parent.parent / "cext"  # in a clone; an installed package has none
+ENGINE = Path(__file__).parents[2] / "cext"  # in a clone; an installed package has none
 
 
 def user_line(where: str) -> dict[str, Any]:
@@ -30,22 +29,6 @@ def user_line(where: str) -> dict[str, Any]:
     block = "".join(lines[first - 1 : number + AROUND]) if number <= len(lines) else ""
     shown = textwrap.dedent(block.expandtabs(4)).splitlines()
     return {"file": public_name(path), "line": number, "first": first, "lines": shown}
-
-
-def public_place(where: str) -> str:
-    """``file:line`` with the file's public name."""
-    path, _, line = where.rpartition(":")
-    return f"{public_name(path)}:{line}"
-
-
-def public_name(path: str) -> str:
-    """The name of a file for other readers, see `user_line`."""
-    if "ipykernel" in Path(path).parent.name:
-        return "notebook cell"
-    if path.startswith("<"):
-        return path
-    inside = os.path.relpath(path) if os.path.isabs(path) and Path(path).is_relative_to(Path.cwd()) else None
-    return inside or "/".join(Path(path).parts[-2:])
 
 
 @lru_cache
