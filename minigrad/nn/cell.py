@@ -35,7 +35,7 @@ class _StepCell(Recurrent):
 
 
 class RNNCell(_StepCell):
-    """One step of a recurrent network.
+    """One step of `RNN`.
 
     Without a norm (Elman 1990)::
 
@@ -44,40 +44,20 @@ class RNNCell(_StepCell):
     With ``norm="layer"`` (Ba, Kiros, Hinton 2016, https://arxiv.org/abs/1607.06450, equation 4)::
 
         h' = f(LN(W_ih x + b_ih + W_hh h + b_hh))
-        LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
 
-    with the mean and the biased variance over the units; γ is the norm's ``weight`` and β its ``bias``. ``norm="rms"``
-    is ``norm="layer"`` with RMS(a) = a / √(mean(a²) + ε) γ + β (Zhang, Sennrich 2019, https://arxiv.org/abs/1910.07467,
-    equation 4) for LN.
-    ``bias="input"`` omits b_hh, ``bias=False`` omits both biases.
+    with LN, and RMS for ``norm="rms"``, as in `RNN`.
 
     Parameters
     ----------
-    input_size, hidden_size : int
-        Sizes of the last axis of x and of h.
-    bias : bool or "input"
-        Whether to add b_ih and b_hh, or b_ih alone.
-    nonlinearity : {"tanh", "relu"}
-        f.
+    input_size, hidden_size, bias, nonlinearity, eps, device, dtype
+        As in `RNN`.
     norm : {None, "layer", "rms"}
         Whether the sum is normalized before f.
-    eps : float
-        Added to the variances of the norms.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------
-    weight_ih : Parameter
-        ``(hidden_size, input_size)``; like all weights and biases from U(−1/√hidden_size, 1/√hidden_size).
-    weight_hh : Parameter
-        ``(hidden_size, hidden_size)``
-    bias_ih, bias_hh : Parameter or None
-        ``(hidden_size,)``
-    ln : GateNorm
-        With ``norm="layer"``: γ and β, its ``weight`` and ``bias`` of ``(hidden_size,)``, and its ``eps``. With
-        ``norm="rms"`` its name is ``rms``.
+    weight_ih, weight_hh, bias_ih, bias_hh, ln
+        As in `RNN`, whose names for the first layer end in ``_l0``.
 
     Raises
     ------
@@ -112,7 +92,7 @@ class RNNCell(_StepCell):
 
 
 class LSTMCell(_StepCell):
-    """One step of an LSTM.
+    """One step of `LSTM`.
 
     Without a norm (Hochreiter, Schmidhuber 1997, with the forget gate of Gers et al. 2000)::
 
@@ -125,56 +105,20 @@ class LSTMCell(_StepCell):
         i, f, g, o = LN_ih(W_ih x) + LN_hh(W_hh h) + b_ih
         c' = σ(f) c + σ(i) tanh(g)
         h' = σ(o) tanh(LN_c(c'))
-        LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
 
-    with the mean and the biased variance over all columns, which for LN_ih and LN_hh are those of all four gates; γ is
-    a norm's ``weight`` and β its ``bias``. The options change these lines::
-
-        norm_each_gate:  a = W_ih x + b_ih + W_hh h;  i, f, g, o = LN(a_i), LN(a_f), LN(a_g), LN(a_o)
-        carry_norm:      c' = LN_c(σ(f) c + σ(i) tanh(g));  h' = σ(o) tanh(c')
-
-    ``norm="rms"`` is ``norm="layer"`` with RMS(a) = a / √(mean(a²) + ε) γ + β (Zhang, Sennrich 2019,
-    https://arxiv.org/abs/1910.07467, equation 4) for LN.
-
-    The gates are blocks of `hidden_size` rows of the weights, in the order i, f, g, o.
+    with LN, RMS for ``norm="rms"``, and the variants `norm_each_gate` and `carry_norm` as in `LSTM`.
 
     Parameters
     ----------
-    input_size, hidden_size : int
-        Sizes of the last axis of x and of h.
-    bias : bool or "input"
-        Whether to add b_ih and b_hh, or b_ih alone. With a norm there is at most b_ih.
+    input_size, hidden_size, bias, norm_each_gate, carry_norm, forget_bias, gate_activation, eps, device, dtype
+        As in `LSTM`.
     norm : {None, "layer", "rms"}
         What to normalize, as above.
-    norm_each_gate, carry_norm : bool
-        The variants of both norms, as above; they may be combined.
-    forget_bias : float, optional
-        The initial bias of f, instead of random numbers: the sum of its parts in b_ih and b_hh or, with
-        `norm_each_gate`, the β of LN(a_f).
-    gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
-        σ(a): 1/(1 + e^−a), Keras 2's clip(0.2 a + 0.5, 0, 1), or Keras 3's and PyTorch's
-        clip(a/6 + 0.5, 0, 1).
-    eps : float
-        Added to the variances of the norms. If it is 0 and W_hh h is normalized, a state of zeros, which is the default
-        initial state, gives NaN.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------
-    weight_ih : Parameter
-        ``(4 hidden_size, input_size)``; like all weights and biases from U(−1/√hidden_size, 1/√hidden_size).
-    weight_hh : Parameter
-        ``(4 hidden_size, hidden_size)``
-    bias_ih, bias_hh : Parameter or None
-        ``(4 hidden_size,)``
-    ln_ih, ln_hh : GateNorm
-        With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(4 hidden_size,)`` each, and ``eps``. With
-        `norm_each_gate`, a single ``ln`` of the same size holds γ and β of the four norms side by side.
-    ln_c : LayerNorm
-        With ``norm="layer"``: ``weight`` and ``bias`` of ``(hidden_size,)``. With ``norm="rms"`` the names of all norms
-        begin with ``rms``.
+    weight_ih, weight_hh, bias_ih, bias_hh, ln_ih, ln_hh, ln, ln_c
+        As in `LSTM`, whose names for the first layer end in ``_l0``.
 
     Raises
     ------
@@ -213,7 +157,7 @@ class LSTMCell(_StepCell):
 
 
 class GRUCell(_StepCell):
-    """One step of a GRU.
+    """One step of `GRU`.
 
     Without a norm (Cho et al. 2014, with the reset gate where PyTorch applies it)::
 
@@ -227,50 +171,20 @@ class GRUCell(_StepCell):
         r, z = σ(LN_ih(W_ir x, W_iz x) + LN_hh(W_hr h, W_hz h))
         n = tanh(LN_in(W_in x) + r LN_hn(W_hn h))
         h' = (1 − z) h + z n
-        LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
 
-    with the mean and the biased variance over all columns, which for LN_ih and LN_hh are those of r and z together; γ
-    is a norm's ``weight`` and β its ``bias``. ``convention`` selects the last line independently of the norm::
-
-        "torch":  h' = (1 − z) n + z h
-        "paper":  h' = (1 − z) h + z n
-
-    ``norm="rms"`` is ``norm="layer"`` with RMS(a) = a / √(mean(a²) + ε) γ + β (Zhang, Sennrich 2019,
-    https://arxiv.org/abs/1910.07467, equation 4) for LN.
-
-    The gates are blocks of `hidden_size` rows of the weights, in the order r, z, n.
+    with LN, RMS for ``norm="rms"``, and `convention`, which selects the last line, as in `GRU`.
 
     Parameters
     ----------
-    input_size, hidden_size : int
-        Sizes of the last axis of x and of h.
-    bias : bool or "input"
-        Whether to add b_ih and b_hh, or b_ih alone; with a norm there is none.
+    input_size, hidden_size, bias, convention, gate_activation, eps, device, dtype
+        As in `GRU`.
     norm : {None, "layer", "rms"}
         What to normalize, as above.
-    convention : {None, "torch", "paper"}
-        Which term z weights, as above; None means "torch" without a norm and "paper" with one.
-    gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
-        σ(a): 1/(1 + e^−a), Keras 2's clip(0.2 a + 0.5, 0, 1), or Keras 3's and PyTorch's
-        clip(a/6 + 0.5, 0, 1).
-    eps : float
-        Added to the variances of the norms. If it is 0 and W_hh h is normalized, a state of zeros, which is the default
-        initial state, gives NaN.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------
-    weight_ih : Parameter
-        ``(3 hidden_size, input_size)``; like all weights and biases from U(−1/√hidden_size, 1/√hidden_size).
-    weight_hh : Parameter
-        ``(3 hidden_size, hidden_size)``
-    bias_ih, bias_hh : Parameter or None
-        ``(3 hidden_size,)``
-    ln_ih, ln_hh : GateNorm
-        With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(3 hidden_size,)`` each, first those of the gates,
-        then those of the candidate, and ``eps``. With ``norm="rms"`` their names begin with ``rms``.
+    weight_ih, weight_hh, bias_ih, bias_hh, ln_ih, ln_hh
+        As in `GRU`, whose names for the first layer end in ``_l0``.
 
     Raises
     ------

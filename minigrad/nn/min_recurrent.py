@@ -12,7 +12,7 @@ from minigrad.engine.ops.scan import linear_scan
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.parameter import Parameter
 from minigrad.nn.recurrence import PREFIXES, GateNorm
-from minigrad.nn.recurrent import Lengths, Sequences
+from minigrad.nn.sequences import Lengths, Sequences
 
 __all__ = ["MinGRU", "MinLSTM"]
 
@@ -94,39 +94,25 @@ class MinGRU(_Minimal):
     units, and have no other bias::
 
         z, c = LN_z(W_z x_t), LN_c(W_c x_t)
-        LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
 
-    ``norm="rms"`` is ``norm="layer"`` with RMS(a) = a / √(mean(a²) + ε) γ + β (Zhang, Sennrich 2019,
-    https://arxiv.org/abs/1910.07467, equation 4) for LN.
+    with LN, and RMS for ``norm="rms"``, as in `RNN`.
 
     Parameters
     ----------
     input_size, hidden_size : int
         Sizes of the last axis of x and of h.
-    num_layers : int
-        The number of stacked layers; each one takes the outputs of the one below.
     bias : bool
         Whether to add b_ih; a norm has its own bias instead.
-    batch_first : bool
-        Whether a batch is ``(N, T, input_size)`` instead of ``(T, N, input_size)``.
-    dropout : float
-        The probability that an output passed to the next layer becomes zero in training; unused with a single layer.
-    bidirectional : bool
-        Whether a second set of weights runs from the end to the beginning; the outputs of both are concatenated.
     norm : {None, "layer", "rms"}
         What to normalize, as above.
-    eps : float
-        Added to the variances of the norms.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    num_layers, batch_first, dropout, bidirectional, eps, device, dtype
+        As in `RNN`.
 
     Attributes
     ----------
     weight_ih_l0 : Parameter
         ``(2 hidden_size, input_size)``, above the first layer ``(2 hidden_size, D hidden_size)`` for D directions: the
-        rows of z, then those of c; like the bias from U(−1/√hidden_size, 1/√hidden_size). The names end in ``_l1`` for
-        the second layer, in ``_l0_reverse`` for the second direction.
+        rows of z, then those of c. Initial values and other names are as in `RNN`.
     bias_ih_l0 : Parameter or None
         ``(2 hidden_size,)``
     ln_l0 : GateNorm
@@ -138,7 +124,7 @@ class MinGRU(_Minimal):
     ValueError
         For unknown options; when called, for shapes and lengths that do not match and for a sequence of no steps.
     TypeError
-        As in `LSTM`.
+        As in `RNN`.
 
     Examples
     --------
