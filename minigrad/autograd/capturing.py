@@ -222,13 +222,12 @@ def capture(
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> model = nn.Linear(2, 1)
+    >>> model = mg.nn.Linear(2, 1)
     >>> optimizer = mg.optim.Adam(model.parameters(), lr=0.1)
     >>> @mg.capture
     ... def step(x, y):
     ...     optimizer.zero_grad()
-    ...     loss = nn.functional.mse_loss(model(x), y)
+    ...     loss = mg.nn.functional.mse_loss(model(x), y)
     ...     loss.backward()
     ...     optimizer.step()
     ...     return loss

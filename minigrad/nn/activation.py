@@ -26,8 +26,7 @@ class ReLU(_Elementwise):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.ReLU()(mg.tensor([-1.0, 2.0])).tolist()
+    >>> mg.nn.ReLU()(mg.tensor([-1.0, 2.0])).tolist()
     [0.0, 2.0]
     """
 
@@ -47,8 +46,7 @@ class LeakyReLU(_Elementwise):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.LeakyReLU(0.5)(mg.tensor([-1.0, 2.0])).tolist()
+    >>> mg.nn.LeakyReLU(0.5)(mg.tensor([-1.0, 2.0])).tolist()
     [-0.5, 2.0]
     """
 
@@ -75,8 +73,7 @@ class ELU(_Elementwise):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.ELU()(mg.tensor([0.0, 2.0])).tolist()
+    >>> mg.nn.ELU()(mg.tensor([0.0, 2.0])).tolist()
     [0.0, 2.0]
     """
 
@@ -102,8 +99,7 @@ class GELU(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> round(nn.GELU()(mg.tensor(1.0)).item(), 4), round(nn.GELU(approximate="tanh")(mg.tensor(1.0)).item(), 4)
+    >>> round(mg.nn.GELU()(mg.tensor(1.0)).item(), 4), round(mg.nn.GELU(approximate="tanh")(mg.tensor(1.0)).item(), 4)
     (0.8413, 0.8412)
     """
 
@@ -130,8 +126,7 @@ class SiLU(_Elementwise):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> round(nn.SiLU()(mg.tensor(1.0)).item(), 4)
+    >>> round(mg.nn.SiLU()(mg.tensor(1.0)).item(), 4)
     0.7311
     """
 
@@ -152,8 +147,7 @@ class Softplus(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.Softplus()(mg.tensor([-1000.0, 1000.0])).tolist()
+    >>> mg.nn.Softplus()(mg.tensor([-1000.0, 1000.0])).tolist()
     [0.0, 1000.0]
     """
 
@@ -176,8 +170,7 @@ class LogSigmoid(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.LogSigmoid()(mg.tensor([-1000.0, 1000.0])).tolist()
+    >>> mg.nn.LogSigmoid()(mg.tensor([-1000.0, 1000.0])).tolist()
     [-1000.0, -0.0]
     """
 
@@ -196,8 +189,7 @@ class Mish(_Elementwise):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> round(nn.Mish()(mg.tensor(1.0)).item(), 4)
+    >>> round(mg.nn.Mish()(mg.tensor(1.0)).item(), 4)
     0.8651
     """
 
@@ -218,8 +210,7 @@ class SELU(_Elementwise):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> round(nn.SELU()(mg.tensor(1.0)).item(), 4)
+    >>> round(mg.nn.SELU()(mg.tensor(1.0)).item(), 4)
     1.0507
     """
 
@@ -245,8 +236,7 @@ class PReLU(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.PReLU()(mg.tensor([-2.0, 3.0])).tolist()
+    >>> mg.nn.PReLU()(mg.tensor([-2.0, 3.0])).tolist()
     [-0.5, 3.0]
     """
 
@@ -267,8 +257,7 @@ class Tanh(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.Tanh()(mg.tensor([0.0, 100.0])).tolist()
+    >>> mg.nn.Tanh()(mg.tensor([0.0, 100.0])).tolist()
     [0.0, 1.0]
     """
 
@@ -282,8 +271,7 @@ class Sigmoid(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.Sigmoid()(mg.tensor([0.0, 100.0])).tolist()
+    >>> mg.nn.Sigmoid()(mg.tensor([0.0, 100.0])).tolist()
     [0.5, 1.0]
     """
 
@@ -302,8 +290,7 @@ class Hardsigmoid(_Elementwise):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.Hardsigmoid()(mg.tensor([-3.0, 0.0, 3.0])).tolist()
+    >>> mg.nn.Hardsigmoid()(mg.tensor([-3.0, 0.0, 3.0])).tolist()
     [0.0, 0.5, 1.0]
     """
 
@@ -322,8 +309,7 @@ class Hardswish(_Elementwise):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.Hardswish()(mg.tensor([-3.0, 1.5, 3.0])).tolist()
+    >>> mg.nn.Hardswish()(mg.tensor([-3.0, 1.5, 3.0])).tolist()
     [-0.0, 1.125, 3.0]
     """
 
@@ -351,8 +337,7 @@ class GLU(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.GLU()(mg.tensor([1.0, 2.0, 0.0, 1000.0])).tolist()
+    >>> mg.nn.GLU()(mg.tensor([1.0, 2.0, 0.0, 1000.0])).tolist()
     [0.5, 2.0]
     """
 
@@ -377,8 +362,7 @@ class Softmax(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.Softmax()(mg.zeros((1, 4))).tolist()
+    >>> mg.nn.Softmax()(mg.zeros((1, 4))).tolist()
     [[0.25, 0.25, 0.25, 0.25]]
     """
 
@@ -403,8 +387,7 @@ class LogSoftmax(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.LogSoftmax()(mg.tensor([0.0, 1000.0])).tolist()
+    >>> mg.nn.LogSoftmax()(mg.tensor([0.0, 1000.0])).tolist()
     [-1000.0, 0.0]
     """
 

@@ -54,9 +54,8 @@ class KeyValueCache:
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> layer = nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
-    >>> x, cache = mg.random.normal(shape=(1, 5, 8)), nn.KeyValueCache()
+    >>> layer = mg.nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
+    >>> x, cache = mg.random.normal(shape=(1, 5, 8)), mg.nn.KeyValueCache()
     >>> with mg.no_grad():
     ...     steps = [layer(x[:, t : t + 1], is_causal=True, cache=cache) for t in range(5)]
     ...     whole = layer(x, is_causal=True)
@@ -111,9 +110,8 @@ class MultiheadAttention(Module):
         The widths of keys and values, by default E.
     batch_first : bool
         Whether inputs and outputs are ``(N, length, width)`` instead of ``(length, N, width)``.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
     qk_norm : {"layer", "rms", "dyt"} or callable, optional
         Normalizes queries and keys in every head, which bounds the scores (Dehghani et al. 2023, arXiv:2302.05442):
         `LayerNorm`, `RMSNorm`, `DyT`, or a function of E/h that returns a module.
@@ -143,8 +141,7 @@ class MultiheadAttention(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> layer, x = nn.MultiheadAttention(8, 2, batch_first=True), mg.zeros((5, 10, 8))
+    >>> layer, x = mg.nn.MultiheadAttention(8, 2, batch_first=True), mg.zeros((5, 10, 8))
     >>> y, weights = layer(x, x, x)
     >>> y.shape, weights.shape
     ((5, 10, 8), (5, 10, 10))

@@ -141,9 +141,8 @@ class BatchNorm1d(_BatchNorm):
         Whether the layer has a `weight` and a `bias`.
     track_running_stats : bool
         Whether to keep running statistics; without them, evaluation also uses the statistics of the batch.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
     bias : bool
         Whether there is a `bias`; has no effect without `affine`.
     weight : bool
@@ -171,8 +170,7 @@ class BatchNorm1d(_BatchNorm):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> bn = nn.BatchNorm1d(2)
+    >>> bn = mg.nn.BatchNorm1d(2)
     >>> y = bn(mg.tensor([[1.0, 10.0], [3.0, 50.0]]))
     >>> [[round(value, 3) for value in row] for row in y.tolist()]
     [[-1.0, -1.0], [1.0, 1.0]]
@@ -189,8 +187,7 @@ class BatchNorm2d(_BatchNorm):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.BatchNorm2d(6)(mg.random.normal(0.0, 1.0, (8, 6, 24, 24))).shape
+    >>> mg.nn.BatchNorm2d(6)(mg.random.normal(0.0, 1.0, (8, 6, 24, 24))).shape
     (8, 6, 24, 24)
     """
 
@@ -257,8 +254,7 @@ class BatchRenorm1d(_BatchRenorm, BatchNorm1d):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> bn, x = nn.BatchRenorm1d(1, eps=0.0, momentum=0.5), mg.tensor([[2.0], [4.0]])
+    >>> bn, x = mg.nn.BatchRenorm1d(1, eps=0.0, momentum=0.5), mg.tensor([[2.0], [4.0]])
     >>> bn(x).tolist(), bn.running_mean.tolist(), bn.running_var.tolist()
     ([[2.0], [4.0]], [1.5], [1.5])
     """
@@ -270,8 +266,7 @@ class BatchRenorm2d(_BatchRenorm, BatchNorm2d):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.BatchRenorm2d(6)(mg.random.normal(0.0, 1.0, (8, 6, 24, 24))).shape
+    >>> mg.nn.BatchRenorm2d(6)(mg.random.normal(0.0, 1.0, (8, 6, 24, 24))).shape
     (8, 6, 24, 24)
     """
 
@@ -314,8 +309,7 @@ class RecurrentBatchNorm1d(_ChannelNorm):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> norm = nn.RecurrentBatchNorm1d(3, max_length=5)
+    >>> norm = mg.nn.RecurrentBatchNorm1d(3, max_length=5)
     >>> for time in range(2):
     ...     y = norm(mg.random.normal(time, 1.0, (8, 3)), time)
     >>> norm.num_batches_tracked.tolist()
@@ -415,9 +409,8 @@ class InstanceNorm1d(_InstanceNorm):
         Whether the layer has a `weight` and a `bias`.
     track_running_stats : bool
         Whether to keep running statistics.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
     bias : bool
         Whether there is a `bias`; has no effect without `affine`.
     weight : bool
@@ -440,8 +433,7 @@ class InstanceNorm1d(_InstanceNorm):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> y = nn.InstanceNorm1d(2)(mg.tensor([[1.0, 3.0], [50.0, 10.0]]))
+    >>> y = mg.nn.InstanceNorm1d(2)(mg.tensor([[1.0, 3.0], [50.0, 10.0]]))
     >>> [[round(value, 3) for value in row] for row in y.tolist()]
     [[-1.0, 1.0], [1.0, -1.0]]
     """
@@ -455,8 +447,7 @@ class InstanceNorm2d(_InstanceNorm):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.InstanceNorm2d(3)(mg.random.normal(0.0, 1.0, (8, 3, 6, 6))).shape
+    >>> mg.nn.InstanceNorm2d(3)(mg.random.normal(0.0, 1.0, (8, 3, 6, 6))).shape
     (8, 3, 6, 6)
     """
 

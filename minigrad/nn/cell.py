@@ -70,8 +70,7 @@ class RNNCell(_StepCell):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> cell = nn.RNNCell(3, 5, norm="layer")
+    >>> cell = mg.nn.RNNCell(3, 5, norm="layer")
     >>> cell(mg.zeros((2, 3))).shape
     (2, 5)
     """
@@ -130,8 +129,7 @@ class LSTMCell(_StepCell):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> h, c = nn.LSTMCell(3, 5, norm="layer")(mg.zeros((2, 3)))
+    >>> h, c = mg.nn.LSTMCell(3, 5, norm="layer")(mg.zeros((2, 3)))
     >>> h.shape, c.shape
     ((2, 5), (2, 5))
     """
@@ -196,8 +194,7 @@ class GRUCell(_StepCell):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.GRUCell(3, 5)(mg.zeros((2, 3))).shape
+    >>> mg.nn.GRUCell(3, 5)(mg.zeros((2, 3))).shape
     (2, 5)
     """
 

@@ -53,9 +53,8 @@ class FiLM(_Modulation):
         C, the number of channels of x.
     condition_features : int
         D, the number of features of the condition.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
 
     Attributes
     ----------
@@ -70,9 +69,8 @@ class FiLM(_Modulation):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
     >>> images, condition = mg.ones((2, 3, 8, 8)), mg.ones((2, 5))
-    >>> nn.FiLM(3, 5)(images, condition).shape
+    >>> mg.nn.FiLM(3, 5)(images, condition).shape
     (2, 3, 8, 8)
     """
 
@@ -108,9 +106,8 @@ class AdaLN(_Modulation):
         D, the number of features of the condition.
     eps : float
         ε, added to the variance.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
 
     Attributes
     ----------
@@ -126,9 +123,8 @@ class AdaLN(_Modulation):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> layer, x, condition = nn.AdaLN(8, 5), mg.random.normal(0.0, 1.0, (2, 10, 8)), mg.ones((2, 5))
-    >>> bool((layer(x, condition) == nn.functional.layer_norm(x, 8)).all())
+    >>> layer, x, condition = mg.nn.AdaLN(8, 5), mg.random.normal(0.0, 1.0, (2, 10, 8)), mg.ones((2, 5))
+    >>> bool((layer(x, condition) == mg.nn.functional.layer_norm(x, 8)).all())
     True
     """
 

@@ -123,9 +123,8 @@ class Sequential(_Numbered):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> model = nn.Sequential(nn.Linear(3, 8), nn.Tanh())
-    >>> model.append(nn.Linear(8, 2))(mg.zeros((5, 3))).shape
+    >>> model = mg.nn.Sequential(mg.nn.Linear(3, 8), mg.nn.Tanh())
+    >>> model.append(mg.nn.Linear(8, 2))(mg.zeros((5, 3))).shape
     (5, 2)
     >>> model
     Sequential(
@@ -227,8 +226,7 @@ class ParameterList(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> scales = nn.ParameterList([mg.ones(3), mg.ones(2)])
+    >>> scales = mg.nn.ParameterList([mg.ones(3), mg.ones(2)])
     >>> len(scales), [p.shape for p in scales.parameters()]
     (2, [(3,), (2,)])
     """

@@ -63,9 +63,8 @@ class Conv2d(_Conv):
         The number of groups of channels; each output channel reads only the input channels of its group.
     bias : bool
         Whether to add b.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
 
     Attributes
     ----------
@@ -84,8 +83,7 @@ class Conv2d(_Conv):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.Conv2d(3, 16, 5, stride=2, padding=2)(mg.zeros((8, 3, 32, 32))).shape
+    >>> mg.nn.Conv2d(3, 16, 5, stride=2, padding=2)(mg.zeros((8, 3, 32, 32))).shape
     (8, 16, 16, 16)
     """
 
@@ -136,9 +134,8 @@ class Conv1d(_Conv):
         The number of groups of channels; each output channel reads only the input channels of its group.
     bias : bool
         Whether to add b.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
 
     Attributes
     ----------
@@ -150,8 +147,7 @@ class Conv1d(_Conv):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.Conv1d(4, 8, 3, padding=1)(mg.zeros((2, 4, 10))).shape
+    >>> mg.nn.Conv1d(4, 8, 3, padding=1)(mg.zeros((2, 4, 10))).shape
     (2, 8, 10)
     """
 
@@ -204,9 +200,8 @@ class ConvTranspose2d(_Conv):
         Whether to add b.
     dilation : int or pair of int
         The distance between the elements of one window.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
 
     Attributes
     ----------
@@ -218,8 +213,7 @@ class ConvTranspose2d(_Conv):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.ConvTranspose2d(16, 8, 4, stride=2, padding=1)(mg.zeros((2, 16, 7, 7))).shape
+    >>> mg.nn.ConvTranspose2d(16, 8, 4, stride=2, padding=1)(mg.zeros((2, 16, 7, 7))).shape
     (2, 8, 14, 14)
     """
 

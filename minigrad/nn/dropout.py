@@ -26,8 +26,7 @@ class Dropout(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> layer = nn.Dropout(0.5)
+    >>> layer = mg.nn.Dropout(0.5)
     >>> sorted(set(layer(mg.ones(1000)).tolist()))
     [0.0, 2.0]
     >>> layer.eval()(mg.ones(2)).tolist()

@@ -23,9 +23,8 @@ class Embedding(Module):
         A row that is initialized to zeros and gets no gradient; a negative index counts from the end.
     max_norm : None
         For PyTorch's scripts; another value is an error that says what to write.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
 
     Attributes
     ----------
@@ -43,8 +42,7 @@ class Embedding(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> table = nn.Embedding(10, 3, padding_idx=0)
+    >>> table = mg.nn.Embedding(10, 3, padding_idx=0)
     >>> table(mg.tensor([[4, 0], [2, 2]])).shape
     (2, 2, 3)
     """

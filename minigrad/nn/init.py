@@ -62,8 +62,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad.nn import init
-    >>> x = init.uniform_(mg.empty(100), 2.0, 3.0)
+    >>> x = mg.nn.init.uniform_(mg.empty(100), 2.0, 3.0)
     >>> bool(2 <= x.min()) and bool(x.max() < 3)
     True
     """
@@ -84,8 +83,7 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad.nn import init
-    >>> init.normal_(mg.empty(2), 5.0, 0.0).tolist()
+    >>> mg.nn.init.normal_(mg.empty(2), 5.0, 0.0).tolist()
     [5.0, 5.0]
     """
     mean, std = number("normal_", "mean", mean), number("normal_", "std", std, 0)
@@ -117,8 +115,7 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad.nn import init
-    >>> x = init.trunc_normal_(mg.empty(1000), std=10.0, a=-1.0, b=1.0)
+    >>> x = mg.nn.init.trunc_normal_(mg.empty(1000), std=10.0, a=-1.0, b=1.0)
     >>> bool(x.min() >= -1) and bool(x.max() <= 1)
     True
     """
@@ -144,8 +141,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad.nn import init
-    >>> init.constant_(mg.empty(2), 0.5).tolist()
+    >>> mg.nn.init.constant_(mg.empty(2), 0.5).tolist()
     [0.5, 0.5]
     """
     with no_grad():

@@ -41,8 +41,7 @@ class Linear(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.Linear(20, 30)(mg.zeros((128, 20))).shape
+    >>> mg.nn.Linear(20, 30)(mg.zeros((128, 20))).shape
     (128, 30)
     """
 

@@ -58,8 +58,7 @@ class CrossEntropyLoss(_Loss):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> round(nn.CrossEntropyLoss()(mg.zeros((2, 4)), mg.tensor([0, 3])).item(), 4)      # log 4
+    >>> round(mg.nn.CrossEntropyLoss()(mg.zeros((2, 4)), mg.tensor([0, 3])).item(), 4)      # log 4
     1.3863
     """
 
@@ -93,8 +92,7 @@ class NLLLoss(_Loss):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.NLLLoss()(mg.tensor([[-1.0, -2.0], [-3.0, -4.0]]), mg.tensor([0, 1])).item()
+    >>> mg.nn.NLLLoss()(mg.tensor([[-1.0, -2.0], [-3.0, -4.0]]), mg.tensor([0, 1])).item()
     2.5
     """
 
@@ -122,8 +120,7 @@ class BCELoss(_Loss):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> round(nn.BCELoss()(mg.tensor([0.5]), mg.tensor([1.0])).item(), 4)      # log 2
+    >>> round(mg.nn.BCELoss()(mg.tensor([0.5]), mg.tensor([1.0])).item(), 4)      # log 2
     0.6931
     """
 
@@ -152,8 +149,7 @@ class BCEWithLogitsLoss(_Loss):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.BCEWithLogitsLoss()(mg.tensor([100.0]), mg.tensor([0.0])).item()
+    >>> mg.nn.BCEWithLogitsLoss()(mg.tensor([100.0]), mg.tensor([0.0])).item()
     100.0
     """
 
@@ -180,8 +176,7 @@ class MSELoss(_Loss):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.MSELoss()(mg.tensor([1.0, 3.0]), mg.tensor([0.0, 0.0])).item()
+    >>> mg.nn.MSELoss()(mg.tensor([1.0, 3.0]), mg.tensor([0.0, 0.0])).item()
     5.0
     """
 
@@ -200,8 +195,7 @@ class L1Loss(_Loss):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.L1Loss()(mg.tensor([1.0, -3.0]), mg.tensor([0.0, 0.0])).item()
+    >>> mg.nn.L1Loss()(mg.tensor([1.0, -3.0]), mg.tensor([0.0, 0.0])).item()
     2.0
     """
 
@@ -222,8 +216,7 @@ class SmoothL1Loss(_Loss):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.SmoothL1Loss(reduction="none")(mg.tensor([1.0, 3.0]), mg.tensor([0.5, 0.0])).tolist()
+    >>> mg.nn.SmoothL1Loss(reduction="none")(mg.tensor([1.0, 3.0]), mg.tensor([0.5, 0.0])).tolist()
     [0.125, 2.5]
     """
 
@@ -248,8 +241,7 @@ class HuberLoss(_Loss):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.HuberLoss(delta=2.0)(mg.tensor([5.0]), mg.tensor([0.0])).item()
+    >>> mg.nn.HuberLoss(delta=2.0)(mg.tensor([5.0]), mg.tensor([0.0])).item()
     8.0
     """
 
@@ -274,8 +266,7 @@ class KLDivLoss(_Named):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.KLDivLoss("batchmean")(mg.log(mg.tensor([[0.5, 0.5]])), mg.tensor([[0.5, 0.5]])).item()
+    >>> mg.nn.KLDivLoss("batchmean")(mg.log(mg.tensor([[0.5, 0.5]])), mg.tensor([[0.5, 0.5]])).item()
     0.0
     """
 
@@ -302,8 +293,7 @@ class CosineSimilarity(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.CosineSimilarity(dim=0)(mg.tensor([3.0, 4.0]), mg.tensor([3.0, 0.0]))
+    >>> mg.nn.CosineSimilarity(dim=0)(mg.tensor([3.0, 4.0]), mg.tensor([3.0, 0.0]))
     tensor(0.6)
     """
 

@@ -129,8 +129,7 @@ class MinGRU(_Minimal):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> layer = nn.MinGRU(28, 64, num_layers=2, norm="layer")
+    >>> layer = mg.nn.MinGRU(28, 64, num_layers=2, norm="layer")
     >>> output, h_n = layer(mg.zeros((10, 32, 28)))
     >>> output.shape, h_n.shape
     ((10, 32, 64), (2, 32, 64))
@@ -172,8 +171,7 @@ class MinLSTM(_Minimal):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> layer = nn.MinLSTM(28, 64, bidirectional=True, batch_first=True)
+    >>> layer = mg.nn.MinLSTM(28, 64, bidirectional=True, batch_first=True)
     >>> output, h_n = layer(mg.zeros((32, 10, 28)), lengths=[10] * 31 + [3])
     >>> output.shape, h_n.shape
     ((32, 10, 128), (2, 32, 64))

@@ -48,14 +48,13 @@ class Module(Registry):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> class Scale(nn.Module):
+    >>> class Scale(mg.nn.Module):
     ...     def __init__(self, size):
     ...         super().__init__()
-    ...         self.gain = nn.Parameter(mg.ones(size))
+    ...         self.gain = mg.nn.Parameter(mg.ones(size))
     ...     def forward(self, x):
     ...         return self.gain * x
-    >>> model = nn.Sequential(nn.Linear(2, 3), Scale(3))
+    >>> model = mg.nn.Sequential(mg.nn.Linear(2, 3), Scale(3))
     >>> [name for name, _ in model.named_parameters()]
     ['0.weight', '0.bias', '1.gain']
     >>> model(mg.ones((4, 2))).shape
@@ -130,8 +129,7 @@ class Module(Registry):
         Examples
         --------
         >>> import minigrad as mg
-        >>> from minigrad import nn
-        >>> module = nn.Module()
+        >>> module = mg.nn.Module()
         >>> module.register_buffer("steps", mg.zeros(1, dtype=mg.int64))
         >>> list(module.state_dict())
         ['steps']
@@ -261,8 +259,7 @@ class Module(Registry):
         Examples
         --------
         >>> import minigrad as mg
-        >>> from minigrad import nn
-        >>> layer = nn.Linear(2, 1)
+        >>> layer = mg.nn.Linear(2, 1)
         >>> weight = layer.weight
         >>> layer.to(mg.float64).weight is weight, weight.dtype
         (True, minigrad.float64)
@@ -352,8 +349,7 @@ class Module(Registry):
         Examples
         --------
         >>> import minigrad as mg
-        >>> from minigrad import nn
-        >>> layer = nn.Linear(2, 1)
+        >>> layer = mg.nn.Linear(2, 1)
         >>> layer.load_state_dict({"weight": mg.ones((1, 3))})
         Traceback (most recent call last):
             ...
@@ -385,8 +381,7 @@ class Module(Registry):
         Examples
         --------
         >>> import minigrad as mg
-        >>> from minigrad import nn
-        >>> layer = nn.ReLU()
+        >>> layer = mg.nn.ReLU()
         >>> handle = layer.register_forward_hook(lambda module, args, output: print("saw", output.shape))
         >>> _ = layer(mg.zeros(3))
         saw (3,)
@@ -420,8 +415,7 @@ class Module(Registry):
         Examples
         --------
         >>> import minigrad as mg
-        >>> from minigrad import nn
-        >>> layer = nn.ReLU()
+        >>> layer = mg.nn.ReLU()
         >>> handle = layer.register_full_backward_hook(lambda module, grad_input, grad_output: (grad_output[0] * 10,))
         >>> x = mg.tensor([-1.0, 2.0], requires_grad=True)
         >>> layer(x).sum().backward()

@@ -94,9 +94,8 @@ class LayerNorm(Affine):
         Whether the layer has a `weight` and a `bias`, with one entry per element.
     bias : bool
         Whether there is a `bias`; has no effect without `elementwise_affine`.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
     weight : bool
         Whether there is a `weight`; has no effect without `elementwise_affine`. Without it only the bias is added, as
         with ``scale=False`` in Keras.
@@ -116,8 +115,7 @@ class LayerNorm(Affine):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> y = nn.LayerNorm(2)(mg.tensor([[1.0, 3.0], [50.0, 10.0]]))
+    >>> y = mg.nn.LayerNorm(2)(mg.tensor([[1.0, 3.0], [50.0, 10.0]]))
     >>> [[round(value, 3) for value in row] for row in y.tolist()]
     [[-1.0, 1.0], [1.0, -1.0]]
     """
@@ -156,9 +154,8 @@ class RMSNorm(Module):
         ε, added to the mean square; None for the machine epsilon of the input's dtype.
     elementwise_affine : bool
         Whether the layer has a `weight`, with one entry per element.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
 
     Attributes
     ----------
@@ -173,8 +170,7 @@ class RMSNorm(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> y = nn.RMSNorm(2)(mg.tensor([[3.0, 4.0], [-7.0, 1.0]]))
+    >>> y = mg.nn.RMSNorm(2)(mg.tensor([[3.0, 4.0], [-7.0, 1.0]]))
     >>> [[round(value, 3) for value in row] for row in y.tolist()]
     [[0.849, 1.131], [-1.4, 0.2]]
     """
@@ -215,9 +211,8 @@ class ScaleNorm(Module):
         C, the size of the last axis.
     eps : float
         ε, added to the squared norm.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
 
     Attributes
     ----------
@@ -232,8 +227,7 @@ class ScaleNorm(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> y = nn.ScaleNorm(4)(mg.tensor([[3.0, 0.0, 0.0, 4.0]]))
+    >>> y = mg.nn.ScaleNorm(4)(mg.tensor([[3.0, 0.0, 0.0, 4.0]]))
     >>> [round(value, 3) for value in y[0].tolist()]
     [1.2, 0.0, 0.0, 1.6]
     """
@@ -273,9 +267,8 @@ class DyT(Affine):
         The trailing shape of γ and β.
     init_alpha : float
         The initial value of α.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
 
     Attributes
     ----------
@@ -292,8 +285,7 @@ class DyT(Affine):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> y = nn.DyT(3)(mg.tensor([[-20.0, 0.0, 1.0]]))
+    >>> y = mg.nn.DyT(3)(mg.tensor([[-20.0, 0.0, 1.0]]))
     >>> [round(value, 3) for value in y[0].tolist()]
     [-1.0, 0.0, 0.462]
     """
@@ -338,9 +330,8 @@ class GroupNorm(Affine):
         ε, added to the variance.
     affine : bool
         Whether the layer has a `weight` and a `bias`.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
     bias : bool
         Whether there is a `bias`; has no effect without `affine`.
     weight : bool
@@ -361,8 +352,7 @@ class GroupNorm(Affine):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> y = nn.GroupNorm(2, 4)(mg.tensor([[1.0, 3.0, 50.0, 10.0]]))
+    >>> y = mg.nn.GroupNorm(2, 4)(mg.tensor([[1.0, 3.0, 50.0, 10.0]]))
     >>> [round(value, 3) for value in y[0].tolist()]
     [-1.0, 1.0, 1.0, -1.0]
     """

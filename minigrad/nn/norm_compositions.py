@@ -19,16 +19,11 @@ def dynamic_tanh(x: Tensor, alpha: Tensor, weight: Tensor | None = None, bias: T
     Parameters
     ----------
     x : Tensor
-        Floats.
+        Floats; the result has this shape.
     alpha : Tensor
         α, one number: ``(1,)`` or ``()``.
     weight, bias : Tensor, optional
         γ and β, of the shape of the last axes of x; ones and zeros if absent.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
 
     Raises
     ------
@@ -40,8 +35,7 @@ def dynamic_tanh(x: Tensor, alpha: Tensor, weight: Tensor | None = None, bias: T
     Examples
     --------
     >>> import minigrad as mg
-    >>> import minigrad.nn.functional as F
-    >>> F.dynamic_tanh(mg.tensor([-100.0, 0.0, 0.5]), mg.tensor([2.0]))
+    >>> mg.nn.functional.dynamic_tanh(mg.tensor([-100.0, 0.0, 0.5]), mg.tensor([2.0]))
     tensor([-1.       ,  0.       ,  0.7615942])
     """
     op = "dynamic_tanh"
@@ -62,29 +56,21 @@ def scale_norm(x: Tensor, weight: Tensor, eps: float = 1e-5) -> Tensor:
     Parameters
     ----------
     x : Tensor
-        ``(..., C)``, floats.
+        ``(..., C)``, floats; the result has this shape.
     weight : Tensor
         ``()``: g.
     eps : float
         ε, added to the squared norm.
 
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
-
     Raises
     ------
-    ValueError
-        For an `x` without axes, a negative `eps`, or shapes or devices that do not match.
-    TypeError
-        For a `weight` of another dtype than `x`.
+    ValueError, TypeError
+        As `dynamic_tanh` does; also for an `x` without axes and for a negative `eps`.
 
     Examples
     --------
     >>> import minigrad as mg
-    >>> import minigrad.nn.functional as F
-    >>> F.scale_norm(mg.tensor([[3.0, 4.0], [0.0, -0.5]]), mg.tensor(10.0), eps=0.0)
+    >>> mg.nn.functional.scale_norm(mg.tensor([[3.0, 4.0], [0.0, -0.5]]), mg.tensor(10.0), eps=0.0)
     tensor([[  6.,   8.],
             [  0., -10.]])
     """
@@ -104,27 +90,19 @@ def film(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     Parameters
     ----------
     x : Tensor
-        ``(N, C, ...)``, floats.
+        ``(N, C, ...)``, floats; the result has this shape.
     scale, shift : Tensor
         ``(N, C)``: γ and β, computed from the condition of each sample.
 
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
-
     Raises
     ------
-    ValueError
-        For shapes or devices that do not match.
-    TypeError
-        For a scale or shift of another dtype than `x`.
+    ValueError, TypeError
+        As `dynamic_tanh` does.
 
     Examples
     --------
     >>> import minigrad as mg
-    >>> import minigrad.nn.functional as F
-    >>> F.film(mg.ones((2, 1, 3)), mg.tensor([[2.0], [5.0]]), mg.tensor([[0.0], [1.0]])).tolist()
+    >>> mg.nn.functional.film(mg.ones((2, 1, 3)), mg.tensor([[2.0], [5.0]]), mg.tensor([[0.0], [1.0]])).tolist()
     [[[2.0, 2.0, 2.0]], [[6.0, 6.0, 6.0]]]
     """
     x = floats("film", x)
@@ -145,23 +123,16 @@ def adaptive_layer_norm(x: Tensor, scale: Tensor, shift: Tensor, eps: float = 1e
     Parameters
     ----------
     x : Tensor
-        ``(N, ..., C)``, floats; μ and σ² are those of the last axis.
+        ``(N, ..., C)``, floats; the result has this shape. μ and σ² are over the last axis.
     scale, shift : Tensor
         ``(N, C)``: γ and β.
     eps : float
         ε, added to the variance.
 
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
-
     Raises
     ------
-    ValueError
-        For a negative `eps`, or for shapes or devices that do not match.
-    TypeError
-        For a scale or shift of another dtype than `x`.
+    ValueError, TypeError
+        As `dynamic_tanh` does; also for a negative `eps`.
 
     Examples
     --------
@@ -193,29 +164,21 @@ def filter_response_norm(
     Parameters
     ----------
     x : Tensor
-        ``(N, C, ...)``, floats, with at least three axes.
+        ``(N, C, ...)``, floats, with at least three axes; the result has this shape.
     weight, bias, threshold : Tensor, optional
         ``(C,)``: γ, β and τ; ones, zeros and −∞ if absent.
     eps : float
         ε, added to the mean square.
 
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
-
     Raises
     ------
-    ValueError
-        For a negative `eps`, or for shapes or devices that do not match.
-    TypeError
-        For parameters of another dtype than `x`.
+    ValueError, TypeError
+        As `dynamic_tanh` does; also for a negative `eps`.
 
     Examples
     --------
     >>> import minigrad as mg
-    >>> import minigrad.nn.functional as F
-    >>> F.filter_response_norm(mg.tensor([[[7.0, -1.0]]]), threshold=mg.zeros(1), eps=0.0)
+    >>> mg.nn.functional.filter_response_norm(mg.tensor([[[7.0, -1.0]]]), threshold=mg.zeros(1), eps=0.0)
     tensor([[[1.4, 0. ]]])
     """
     op = "filter_response_norm"
@@ -239,27 +202,19 @@ def tlu(x: Tensor, threshold: Tensor) -> Tensor:
     Parameters
     ----------
     x : Tensor
-        ``(N, C, ...)``, floats.
+        ``(N, C, ...)``, floats; the result has this shape.
     threshold : Tensor
         ``(C,)``: τ.
 
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
-
     Raises
     ------
-    ValueError
-        For shapes or devices that do not match.
-    TypeError
-        For a threshold of another dtype than `x`.
+    ValueError, TypeError
+        As `dynamic_tanh` does.
 
     Examples
     --------
     >>> import minigrad as mg
-    >>> import minigrad.nn.functional as F
-    >>> F.tlu(mg.tensor([[1.0, -3.0]]), mg.tensor([0.0, -2.0]))
+    >>> mg.nn.functional.tlu(mg.tensor([[1.0, -3.0]]), mg.tensor([0.0, -2.0]))
     tensor([[ 1., -2.]])
     """
     x = floats("tlu", x)
@@ -276,27 +231,19 @@ def layer_scale(x: Tensor, weight: Tensor) -> Tensor:
     Parameters
     ----------
     x : Tensor
-        ``(..., C)``, floats.
+        ``(..., C)``, floats; the result has this shape.
     weight : Tensor
         ``(C,)``: λ.
 
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
-
     Raises
     ------
-    ValueError
-        For shapes or devices that do not match.
-    TypeError
-        For a `weight` of another dtype than `x`.
+    ValueError, TypeError
+        As `dynamic_tanh` does.
 
     Examples
     --------
     >>> import minigrad as mg
-    >>> import minigrad.nn.functional as F
-    >>> F.layer_scale(mg.tensor([[1.0, 3.0]]), mg.tensor([0.5, 0.1]))
+    >>> mg.nn.functional.layer_scale(mg.tensor([[1.0, 3.0]]), mg.tensor([0.5, 0.1]))
     tensor([[0.5, 0.3]])
     """
     x = floats("layer_scale", x)
@@ -316,29 +263,21 @@ def deep_norm(
     Parameters
     ----------
     x, branch : Tensor
-        ``(..., *normalized_shape)``, floats: the residual and f(x).
+        ``(..., *normalized_shape)``, floats: the residual and f(x); the result has this shape.
     alpha : float
         α, at least 0.
     normalized_shape, weight, bias, eps
         As in `layer_norm`.
 
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
-
     Raises
     ------
-    ValueError
-        For a negative `alpha` or `eps`, or for shapes or devices that do not match.
-    TypeError
-        For a branch or parameters of another dtype than `x`, or a `normalized_shape` that does not consist of integers.
+    ValueError, TypeError
+        As `dynamic_tanh` does; also for a negative `alpha` or `eps`, and a `normalized_shape` that is not integers.
 
     Examples
     --------
     >>> import minigrad as mg
-    >>> import minigrad.nn.functional as F
-    >>> F.deep_norm(mg.tensor([[1.0, 3.0]]), mg.tensor([[2.0, 0.0]]), 5.0, 2, eps=0.0)
+    >>> mg.nn.functional.deep_norm(mg.tensor([[1.0, 3.0]]), mg.tensor([[2.0, 0.0]]), 5.0, 2, eps=0.0)
     tensor([[-1.,  1.]])
     """
     op = "deep_norm"
@@ -359,16 +298,11 @@ def weight_standardization(weight: Tensor, eps: float = 1e-5, dim: int = 0) -> T
     Parameters
     ----------
     weight : Tensor
-        Floats, such as ``(O, I, H, W)`` of a convolution.
+        Floats, such as ``(O, I, H, W)`` of a convolution; the result has this shape.
     eps : float
         ε, added to the variance.
     dim : int
         The axis of the outputs.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `weight`.
 
     Raises
     ------
@@ -380,8 +314,7 @@ def weight_standardization(weight: Tensor, eps: float = 1e-5, dim: int = 0) -> T
     Examples
     --------
     >>> import minigrad as mg
-    >>> import minigrad.nn.functional as F
-    >>> F.weight_standardization(mg.tensor([[1.0, 3.0], [50.0, 10.0]]), eps=0.0)
+    >>> mg.nn.functional.weight_standardization(mg.tensor([[1.0, 3.0], [50.0, 10.0]]), eps=0.0)
     tensor([[-1.,  1.],
             [ 1., -1.]])
     """

@@ -68,9 +68,8 @@ def batch_norm(
     Examples
     --------
     >>> import minigrad as mg
-    >>> import minigrad.nn.functional as F
     >>> mean, var = mg.zeros(1), mg.ones(1)
-    >>> F.batch_norm(mg.tensor([[1.0], [3.0]]), mean, var, training=True, momentum=0.5, eps=0.0).tolist()
+    >>> mg.nn.functional.batch_norm(mg.tensor([[1.0], [3.0]]), mean, var, training=True, momentum=0.5, eps=0.0).tolist()
     [[-1.0], [1.0]]
     >>> mean.tolist(), var.tolist()
     ([1.0], [1.5])
@@ -254,8 +253,7 @@ def instance_norm(
     Examples
     --------
     >>> import minigrad as mg
-    >>> import minigrad.nn.functional as F
-    >>> F.instance_norm(mg.tensor([[[1.0, 3.0], [10.0, 50.0]]]), eps=0.0).tolist()
+    >>> mg.nn.functional.instance_norm(mg.tensor([[[1.0, 3.0], [10.0, 50.0]]]), eps=0.0).tolist()
     [[[-1.0, 1.0], [-1.0, 1.0]]]
     """
     x = _fitting("instance_norm", x, 3, running_mean, running_var)

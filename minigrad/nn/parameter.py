@@ -22,8 +22,7 @@ class Parameter(Tensor):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> scale = nn.Parameter(mg.ones(3))
+    >>> scale = mg.nn.Parameter(mg.ones(3))
     >>> scale.requires_grad, scale.shape
     (True, (3,))
     """

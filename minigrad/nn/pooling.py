@@ -37,8 +37,7 @@ class MaxPool2d(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.MaxPool2d(2)(mg.zeros((8, 6, 24, 24))).shape
+    >>> mg.nn.MaxPool2d(2)(mg.zeros((8, 6, 24, 24))).shape
     (8, 6, 12, 12)
     """
 
@@ -88,8 +87,7 @@ class AvgPool2d(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.AvgPool2d(2)(mg.tensor([[[1.0, 2.0], [3.0, 6.0]]])).tolist()
+    >>> mg.nn.AvgPool2d(2)(mg.tensor([[[1.0, 2.0], [3.0, 6.0]]])).tolist()
     [[[3.0]]]
     """
 
@@ -132,8 +130,7 @@ class AdaptiveAvgPool2d(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.AdaptiveAvgPool2d(1)(mg.zeros((8, 16, 7, 9))).shape
+    >>> mg.nn.AdaptiveAvgPool2d(1)(mg.zeros((8, 16, 7, 9))).shape
     (8, 16, 1, 1)
     """
 
@@ -172,8 +169,7 @@ class Flatten(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.Flatten()(mg.zeros((8, 16, 4, 4))).shape
+    >>> mg.nn.Flatten()(mg.zeros((8, 16, 4, 4))).shape
     (8, 256)
     """
 
@@ -206,8 +202,7 @@ class Identity(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.Identity()(mg.tensor([1.0, 2.0])).tolist()
+    >>> mg.nn.Identity()(mg.tensor([1.0, 2.0])).tolist()
     [1.0, 2.0]
     """
 
@@ -233,8 +228,7 @@ class Upsample(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.Upsample(scale_factor=2)(mg.zeros((1, 3, 4, 4))).shape
+    >>> mg.nn.Upsample(scale_factor=2)(mg.zeros((1, 3, 4, 4))).shape
     (1, 3, 8, 8)
     """
 

@@ -47,10 +47,9 @@ def rotary(x: Tensor, start: int = 0, base: float = 10_000.0) -> Tensor:
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad.nn import functional as F
     >>> q, k = mg.tensor([[1.0, 2.0]]), mg.tensor([[3.0, 4.0]])
-    >>> near = F.rotary(q, 5) @ F.rotary(k, 3).T
-    >>> far = F.rotary(q, 105) @ F.rotary(k, 103).T
+    >>> near = mg.nn.functional.rotary(q, 5) @ mg.nn.functional.rotary(k, 3).T
+    >>> far = mg.nn.functional.rotary(q, 105) @ mg.nn.functional.rotary(k, 103).T
     >>> abs(near.item() - far.item()) < 1e-4
     True
     """
@@ -108,8 +107,7 @@ class SinusoidalPositions(_Positions):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.SinusoidalPositions(4)(mg.zeros((2, 1, 4)))[0]
+    >>> mg.nn.SinusoidalPositions(4)(mg.zeros((2, 1, 4)))[0]
     tensor([[0., 1., 0., 1.]])
     """
 
@@ -141,9 +139,8 @@ class LearnedPositions(_Positions):
         E.
     batch_first : bool
         Whether inputs are ``(N, T, E)`` instead of ``(T, N, E)``; without a batch ``(T, E)``.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
 
     Attributes
     ----------
@@ -158,8 +155,7 @@ class LearnedPositions(_Positions):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.LearnedPositions(16, 4)(mg.zeros((2, 1, 4))).shape
+    >>> mg.nn.LearnedPositions(16, 4)(mg.zeros((2, 1, 4))).shape
     (2, 1, 4)
     """
 

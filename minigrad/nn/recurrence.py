@@ -34,9 +34,8 @@ class GateNorm(Affine):
         The columns of each group; their sum is the size of the last axis.
     eps : float
         Added to the variance or to the mean square.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
     centered : bool
         Whether the mean is subtracted: True is layer normalization, False is RMSNorm (Zhang, Sennrich 2019,
         https://arxiv.org/abs/1910.07467, equation 4).

@@ -60,9 +60,8 @@ class RNN(Sequences):
     eps : float
         Added to the variances of the norms. If it is 0 with ``norm="batch"``, a state of zeros, which is the default
         initial state, gives NaN in training.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
 
     Attributes
     ----------
@@ -93,8 +92,7 @@ class RNN(Sequences):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> rnn = nn.RNN(28, 128, norm="layer")
+    >>> rnn = mg.nn.RNN(28, 128, norm="layer")
     >>> output, h_n = rnn(mg.zeros((10, 32, 28)))
     >>> output.shape, h_n.shape
     ((10, 32, 128), (1, 32, 128))
@@ -227,8 +225,7 @@ class LSTM(Sequences):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> lstm = nn.LSTM(100, 128, norm="layer", batch_first=True)
+    >>> lstm = mg.nn.LSTM(100, 128, norm="layer", batch_first=True)
     >>> output, (h_n, c_n) = lstm(mg.zeros((2, 80, 100)), lengths=[80, 13])
     >>> output.shape, h_n.shape, c_n.shape
     ((2, 80, 128), (1, 2, 128), (1, 2, 128))
@@ -361,8 +358,7 @@ class GRU(Sequences):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> gru = nn.GRU(28, 64, bidirectional=True)
+    >>> gru = mg.nn.GRU(28, 64, bidirectional=True)
     >>> output, h_n = gru(mg.zeros((10, 32, 28)))
     >>> output.shape, h_n.shape
     ((10, 32, 128), (2, 32, 64))

@@ -23,9 +23,8 @@ class LayerScale(Module):
         C, the size of the last axis.
     init_values : float
         The initial value of λ: the paper has 0.1 for up to 18 layers, 1e-5 for 24, and 1e-6 for more.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
 
     Attributes
     ----------
@@ -42,8 +41,7 @@ class LayerScale(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.LayerScale(2, init_values=0.5)(mg.tensor([[1.0, 3.0]]))
+    >>> mg.nn.LayerScale(2, init_values=0.5)(mg.tensor([[1.0, 3.0]]))
     tensor([[0.5, 1.5]], op=multiply)
     """
 
@@ -97,10 +95,9 @@ class DeepNorm(LayerNorm):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> alpha, beta = nn.init.deep_norm_constants(18)
-    >>> branch = nn.init.deep_norm_(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 8)), beta)
-    >>> norm, x = nn.DeepNorm(8, alpha), mg.ones((2, 10, 8))
+    >>> alpha, beta = mg.nn.init.deep_norm_constants(18)
+    >>> branch = mg.nn.init.deep_norm_(mg.nn.Sequential(mg.nn.Linear(8, 32), mg.nn.ReLU(), mg.nn.Linear(32, 8)), beta)
+    >>> norm, x = mg.nn.DeepNorm(8, alpha), mg.ones((2, 10, 8))
     >>> norm(x, branch(x)).shape
     (2, 10, 8)
     """

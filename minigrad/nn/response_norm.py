@@ -25,9 +25,8 @@ class FilterResponseNorm2d(Affine):
         C, the number of channels.
     eps : float
         ε, added to the mean square.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
 
     Attributes
     ----------
@@ -42,8 +41,7 @@ class FilterResponseNorm2d(Affine):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> block = nn.Sequential(nn.Conv2d(3, 6, 5), nn.FilterResponseNorm2d(6), nn.TLU(6))
+    >>> block = mg.nn.Sequential(mg.nn.Conv2d(3, 6, 5), mg.nn.FilterResponseNorm2d(6), mg.nn.TLU(6))
     >>> block(mg.random.normal(0.0, 1.0, (8, 3, 28, 28))).shape
     (8, 6, 24, 24)
     """
@@ -76,9 +74,8 @@ class TLU(Module):
     ----------
     num_features : int
         C, the number of channels.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
 
     Attributes
     ----------
@@ -95,8 +92,7 @@ class TLU(Module):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.TLU(2)(mg.tensor([[1.0, -3.0]])).tolist()
+    >>> mg.nn.TLU(2)(mg.tensor([[1.0, -3.0]])).tolist()
     [[1.0, 0.0]]
     """
 

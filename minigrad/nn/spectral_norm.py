@@ -114,11 +114,10 @@ def spectral_norm(
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> layer = nn.Linear(2, 2, bias=False)
+    >>> layer = mg.nn.Linear(2, 2, bias=False)
     >>> layer.load_state_dict({"weight": mg.tensor([[4.0, 0.0], [0.0, 1.0]])}).missing_keys
     []
-    >>> layer = nn.utils.spectral_norm(layer)
+    >>> layer = mg.nn.utils.spectral_norm(layer)
     >>> list(layer.state_dict())
     ['weight_orig', 'weight_u', 'weight_v']
     >>> [[round(value, 4) for value in row] for row in layer.weight.tolist()]

@@ -32,9 +32,8 @@ class SyncBatchNorm(_BatchNorm):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
     >>> x = mg.random.normal(0.0, 1.0, (8, 6, 24, 24))
-    >>> (nn.SyncBatchNorm(6)(x) == nn.BatchNorm2d(6)(x)).all().item()
+    >>> (mg.nn.SyncBatchNorm(6)(x) == mg.nn.BatchNorm2d(6)(x)).all().item()
     True
     """
 

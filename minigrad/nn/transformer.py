@@ -132,9 +132,8 @@ class TransformerEncoderLayer(_Layer):
         the learning rate (Xiong et al. 2020, arXiv:2002.04745).
     bias : bool
         Whether linear layers and normalizations have biases.
-    device : str, optional
-    dtype : DType, optional
-        float32 or float64; by default that of `get_default_dtype`.
+    device, dtype
+        As in `Linear`.
     norm : {"layer", "rms", "dyt", "batch"} or callable
         The normalization of the branches; or a function of E that returns a module. "batch" takes the statistics over
         all steps of all samples, so that a step sees later ones, padding included.
@@ -144,8 +143,7 @@ class TransformerEncoderLayer(_Layer):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> layer = nn.TransformerEncoderLayer(8, 2, batch_first=True)
+    >>> layer = mg.nn.TransformerEncoderLayer(8, 2, batch_first=True)
     >>> layer(mg.zeros((5, 10, 8)), is_causal=True).shape
     (5, 10, 8)
     """
@@ -192,8 +190,7 @@ class TransformerDecoderLayer(_Layer):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> layer = nn.TransformerDecoderLayer(8, 2, batch_first=True)
+    >>> layer = mg.nn.TransformerDecoderLayer(8, 2, batch_first=True)
     >>> layer(mg.zeros((5, 10, 8)), mg.zeros((5, 7, 8)), tgt_is_causal=True).shape
     (5, 10, 8)
     """
@@ -264,9 +261,8 @@ class TransformerEncoder(_Stack):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> layer = nn.TransformerEncoderLayer(8, 2, norm_first=True, batch_first=True)
-    >>> nn.TransformerEncoder(layer, 3, nn.LayerNorm(8))(mg.zeros((5, 10, 8))).shape
+    >>> layer = mg.nn.TransformerEncoderLayer(8, 2, norm_first=True, batch_first=True)
+    >>> mg.nn.TransformerEncoder(layer, 3, mg.nn.LayerNorm(8))(mg.zeros((5, 10, 8))).shape
     (5, 10, 8)
     """
 
@@ -301,9 +297,8 @@ class TransformerDecoder(_Stack):
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> layer = nn.TransformerDecoderLayer(8, 2, batch_first=True)
-    >>> nn.TransformerDecoder(layer, 3)(mg.zeros((5, 10, 8)), mg.zeros((5, 7, 8))).shape
+    >>> layer = mg.nn.TransformerDecoderLayer(8, 2, batch_first=True)
+    >>> mg.nn.TransformerDecoder(layer, 3)(mg.zeros((5, 10, 8)), mg.zeros((5, 7, 8))).shape
     (5, 10, 8)
     """
 

@@ -91,8 +91,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> layer = nn.utils.weight_norm(nn.Linear(2, 1, bias=False))
+    >>> layer = mg.nn.utils.weight_norm(mg.nn.Linear(2, 1, bias=False))
     >>> {name: x.shape for name, x in layer.state_dict().items()}
     {'weight_g': (1, 1), 'weight_v': (1, 2)}
     >>> layer.load_state_dict({"weight_g": mg.tensor([[10.0]]), "weight_v": mg.tensor([[3.0, 4.0]])}).missing_keys
@@ -184,8 +183,7 @@ def weight_standardization(module: M, name: str = "weight", eps: float = 1e-5, d
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> layer = nn.utils.weight_standardization(nn.Conv2d(3, 6, 5, bias=False))
+    >>> layer = mg.nn.utils.weight_standardization(mg.nn.Conv2d(3, 6, 5, bias=False))
     >>> list(layer.state_dict())
     ['weight_orig']
     >>> bool(abs(layer.weight.mean((1, 2, 3))).max() < 1e-6)

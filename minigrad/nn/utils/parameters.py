@@ -57,10 +57,9 @@ def clip_grad_norm_(
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
     >>> x = mg.zeros(2, requires_grad=True)
     >>> x.grad = mg.tensor([3.0, 4.0])
-    >>> nn.utils.clip_grad_norm_([x], max_norm=1.0)
+    >>> mg.nn.utils.clip_grad_norm_([x], max_norm=1.0)
     5.0
     >>> [round(value, 3) for value in x.grad.tolist()]
     [0.6, 0.8]
@@ -107,10 +106,9 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
     >>> x = mg.zeros(2, requires_grad=True)
     >>> x.grad = mg.tensor([3.0, -0.5])
-    >>> nn.utils.clip_grad_value_([x], 1.0)
+    >>> mg.nn.utils.clip_grad_value_([x], 1.0)
     >>> x.grad.tolist()
     [1.0, -0.5]
     """
@@ -132,8 +130,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> nn.utils.parameters_to_vector([mg.ones((2, 2)), mg.zeros(1)]).tolist()
+    >>> mg.nn.utils.parameters_to_vector([mg.ones((2, 2)), mg.zeros(1)]).tolist()
     [1.0, 1.0, 1.0, 1.0, 0.0]
     """
     flat = [parameter.reshape(-1) for parameter in parameters]
@@ -153,9 +150,8 @@ def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> layer = nn.Linear(2, 1)
-    >>> nn.utils.vector_to_parameters(mg.arange(3.0), layer.parameters())
+    >>> layer = mg.nn.Linear(2, 1)
+    >>> mg.nn.utils.vector_to_parameters(mg.arange(3.0), layer.parameters())
     >>> layer.weight.tolist(), layer.bias.tolist()
     ([[0.0, 1.0]], [2.0])
     """
@@ -203,11 +199,10 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
     Examples
     --------
     >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> layer, bn = nn.Linear(3, 2), nn.BatchNorm1d(2)
+    >>> layer, bn = mg.nn.Linear(3, 2), mg.nn.BatchNorm1d(2)
     >>> _ = bn(layer(mg.random.normal(0.0, 1.0, (64, 3))))
     >>> x = mg.random.normal(0.0, 1.0, (5, 3))
-    >>> difference = nn.utils.fold_batch_norm(layer, bn)(x) - bn.eval()(layer(x))
+    >>> difference = mg.nn.utils.fold_batch_norm(layer, bn)(x) - bn.eval()(layer(x))
     >>> bool(abs(difference).max() < 1e-5)
     True
     """
