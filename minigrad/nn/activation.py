@@ -41,7 +41,7 @@ class LeakyReLU(_Elementwise):
     ----------
     negative_slope : float
     inplace : bool
-        Accepted for compatibility with PyTorch; the result is a new tensor regardless.
+        As in `ReLU`.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class ELU(_Elementwise):
     alpha : float
         α.
     inplace : bool
-        Accepted for compatibility with PyTorch; the result is a new tensor regardless.
+        As in `ReLU`.
 
     Examples
     --------
@@ -116,12 +116,7 @@ class GELU(Module):
 
 
 class SiLU(_Elementwise):
-    """x σ(x), also called swish (https://arxiv.org/abs/1702.03118).
-
-    Parameters
-    ----------
-    inplace : bool
-        Accepted for compatibility with PyTorch; the result is a new tensor regardless.
+    """x σ(x), also called swish (https://arxiv.org/abs/1702.03118); `inplace` as in `ReLU`.
 
     Examples
     --------
@@ -179,12 +174,7 @@ class LogSigmoid(Module):
 
 
 class Mish(_Elementwise):
-    """x tanh(log(1 + eˣ)) (Misra 2019, https://arxiv.org/abs/1908.08681).
-
-    Parameters
-    ----------
-    inplace : bool
-        Accepted as in PyTorch; the result is a new tensor all the same.
+    """x tanh(log(1 + eˣ)) (Misra 2019, https://arxiv.org/abs/1908.08681); `inplace` as in `ReLU`.
 
     Examples
     --------
@@ -200,12 +190,8 @@ class Mish(_Elementwise):
 class SELU(_Elementwise):
     """λ x where x > 0, else λ α (eˣ − 1), with λ = 1.0507… and α = 1.6732… (https://arxiv.org/abs/1706.02515).
 
-    Klambauer et al. 2017: with these numbers, layers of normal weights keep mean 0 and variance 1.
-
-    Parameters
-    ----------
-    inplace : bool
-        Accepted as in PyTorch; the result is a new tensor all the same.
+    Klambauer et al. 2017: with these numbers, layers of normal weights keep mean 0 and variance 1. `inplace` is as in
+    `ReLU`.
 
     Examples
     --------
@@ -280,12 +266,7 @@ class Sigmoid(Module):
 
 
 class Hardsigmoid(_Elementwise):
-    """min(max(x/6 + 1/2, 0), 1): a piecewise linear approximation of the sigmoid.
-
-    Parameters
-    ----------
-    inplace : bool
-        Accepted for compatibility with PyTorch; the result is a new tensor regardless.
+    """min(max(x/6 + 1/2, 0), 1): a piecewise linear approximation of the sigmoid; `inplace` as in `ReLU`.
 
     Examples
     --------
@@ -301,10 +282,7 @@ class Hardsigmoid(_Elementwise):
 class Hardswish(_Elementwise):
     """x min(max(x/6 + 1/2, 0), 1): a piecewise approximation of SiLU (https://arxiv.org/abs/1905.02244).
 
-    Parameters
-    ----------
-    inplace : bool
-        Accepted as in PyTorch; the result is a new tensor all the same.
+    `inplace` is as in `ReLU`.
 
     Examples
     --------
@@ -317,16 +295,21 @@ class Hardswish(_Elementwise):
         return F.hardswish(x)
 
 
-def last_axis(op: str, axis: int | None, dim: int | None) -> int:
-    """Return the axis, given as `axis` or as `dim`; −1 if neither is given."""
-    if axis is not None and dim is not None:
-        raise TypeError(f"[{op}] expected axis or dim, which are the same argument, got both")
-    if dim is not None:
-        return integer(op, "dim", dim)
-    return -1 if axis is None else integer(op, "axis", axis)
+class _AlongAxis(Module):
+    """Base class with the axis, given as `axis` or as `dim`; the last one if neither is given."""
+
+    _shown = "axis={axis}"
+
+    def __init__(self, axis: int | None = None, dim: int | None = None) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if axis is not None and dim is not None:
+            raise TypeError(f"[{name}] expected axis or dim, which are the same argument, got both")
+        given = -1 if axis is None else integer(name, "axis", axis)
+        self.axis = given if dim is None else integer(name, "dim", dim)
 
 
-class GLU(Module):
+class GLU(_AlongAxis):
     """a σ(b), where a and b are the halves of x along one axis (Dauphin et al. 2017, https://arxiv.org/abs/1612.08083).
 
     Parameters
@@ -341,17 +324,11 @@ class GLU(Module):
     [0.5, 2.0]
     """
 
-    _shown = "axis={axis}"
-
-    def __init__(self, axis: int | None = None, dim: int | None = None) -> None:
-        super().__init__()
-        self.axis = last_axis("GLU", axis, dim)
-
     def forward(self, x: Tensor) -> Tensor:
         return F.glu(x, self.axis)
 
 
-class Softmax(Module):
+class Softmax(_AlongAxis):
     """eˣ / Σ eˣ along one axis.
 
     Parameters
@@ -366,17 +343,11 @@ class Softmax(Module):
     [[0.25, 0.25, 0.25, 0.25]]
     """
 
-    _shown = "axis={axis}"
-
-    def __init__(self, axis: int | None = None, dim: int | None = None) -> None:
-        super().__init__()
-        self.axis = last_axis("Softmax", axis, dim)
-
     def forward(self, x: Tensor) -> Tensor:
         return F.softmax(x, self.axis)
 
 
-class LogSoftmax(Module):
+class LogSoftmax(_AlongAxis):
     """x − log Σ eˣ along one axis, computed without overflow.
 
     Parameters
@@ -390,12 +361,6 @@ class LogSoftmax(Module):
     >>> mg.nn.LogSoftmax()(mg.tensor([0.0, 1000.0])).tolist()
     [-1000.0, 0.0]
     """
-
-    _shown = "axis={axis}"
-
-    def __init__(self, axis: int | None = None, dim: int | None = None) -> None:
-        super().__init__()
-        self.axis = last_axis("LogSoftmax", axis, dim)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.log_softmax(x, self.axis)

@@ -1,6 +1,7 @@
 """Convolutional layers."""
 
 import math
+from typing import Any
 
 from minigrad.creation import empty
 from minigrad.engine.dtype import DType
@@ -15,28 +16,47 @@ Pair = int | tuple[int, int]
 
 
 class _Conv(Module):
-    """Base class of convolutions, with the initial values of `weight` and `bias`."""
+    """Base class of convolutions: the options, and the initial values of `weight` and `bias`."""
 
     weight: Parameter
     bias: Parameter | None
+    kernel_size: Any
+    stride: Any
+    padding: Any
+    output_padding: Any
+    dilation: Any
+    axes = 2
 
-    def _add_parameters(
-        self, shape: tuple[int, ...], outputs: int, bias: bool, device: str | None, dtype: DType | str | None
-    ) -> None:
+    def __init__(
+        self, in_channels: int, out_channels: int, groups: int, bias: bool, device: str | None,
+        dtype: DType | str | None, **sizes: Any,
+    ) -> None:  # fmt: skip
+        """Check the options; `sizes` are those with a number for each axis, and a `padding` may have a name."""
+        super().__init__()
+        name = type(self).__name__
+        self.in_channels = inputs = integer(name, "in_channels", in_channels, 1)
+        self.out_channels = outputs = integer(name, "out_channels", out_channels, 1)
+        self.groups = groups = integer(name, "groups", groups, 1)
+        if inputs % groups or outputs % groups:
+            raise ValueError(
+                f"[{name}] expected groups that divide the channels, got {groups} for {inputs} and {outputs}"
+            )
+        transposed = "output_padding" in sizes
+        for option, value in sizes.items():
+            least = 0 if "padding" in option else 1
+            if option != "padding" or transposed or not isinstance(value, str):
+                value = pair(name, option, value, least) if self.axes == 2 else (single(name, option, value, least),)
+            setattr(self, option, value)
+        if isinstance(self.padding, str) and self.padding not in ("valid", "same"):
+            numbers = "integers" if self.axes == 2 else "an integer"
+            raise ValueError(f'[{name}] expected "valid", "same" or {numbers} for padding, got {self.padding!r}')
+        if self.padding == "same" and self.stride != (1,) * self.axes:
+            raise ValueError(f'[{name}] expected a stride of 1 with the padding "same", got {self.stride}')
+        first, second = (inputs, outputs) if transposed else (outputs, inputs)
+        shape = (first, second // groups, *self.kernel_size)
         self.weight = Parameter(empty(shape, dtype=dtype, device=device))
         self.register_parameter("bias", Parameter(empty(outputs, dtype=dtype, device=device)) if bias else None)
         self.reset_parameters()
-
-    def _check_channels(self, in_channels: int, out_channels: int, groups: int) -> None:
-        name = type(self).__name__
-        self.in_channels = integer(name, "in_channels", in_channels, 1)
-        self.out_channels = integer(name, "out_channels", out_channels, 1)
-        self.groups = integer(name, "groups", groups, 1)
-        if self.in_channels % self.groups or self.out_channels % self.groups:
-            raise ValueError(
-                f"[{name}] expected groups that divide the channels, got {self.groups} for {self.in_channels} and "
-                f"{self.out_channels}"
-            )
 
     def reset_parameters(self) -> None:
         """Draw new values for `weight` and `bias`."""
@@ -44,6 +64,14 @@ class _Conv(Module):
         if self.bias is not None:
             bound = 1 / math.sqrt(math.prod(self.weight.shape[1:]))
             init.uniform_(self.bias, -bound, bound)
+
+    def extra_repr(self) -> str:
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        for option, usual in (("padding", 0), ("output_padding", 0), ("dilation", 1)):
+            value = getattr(self, option, None)
+            text += f", {option}={value!r}" if value not in (None, (usual,) * self.axes) else ""
+        text += f", groups={self.groups}" if self.groups != 1 else ""
+        return text + (", bias=False" if self.bias is None else "")
 
 
 class Conv2d(_Conv):
@@ -92,29 +120,14 @@ class Conv2d(_Conv):
         dilation: Pair = 1, groups: int = 1, bias: bool = True, *, device: str | None = None,
         dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
-        super().__init__()
-        self._check_channels(in_channels, out_channels, groups)
-        self.kernel_size = pair("Conv2d", "kernel_size", kernel_size, 1)
-        self.stride = pair("Conv2d", "stride", stride, 1)
-        self.dilation = pair("Conv2d", "dilation", dilation, 1)
-        self.padding = padding if isinstance(padding, str) else pair("Conv2d", "padding", padding, 0)
-        if isinstance(padding, str) and padding not in ("valid", "same"):
-            raise ValueError(f'[Conv2d] expected "valid", "same" or integers for padding, got {padding!r}')
-        if padding == "same" and self.stride != (1, 1):
-            raise ValueError(f'[Conv2d] expected a stride of 1 with the padding "same", got {self.stride}')
-        shape = (self.out_channels, self.in_channels // self.groups, *self.kernel_size)
-        self._add_parameters(shape, self.out_channels, bias, device, dtype)
+        super().__init__(
+            in_channels, out_channels, groups, bias, device, dtype, kernel_size=kernel_size, stride=stride,
+            dilation=dilation, padding=padding,
+        )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, in_channels, H, W)`` to ``(N, out_channels, P, Q)``, or both without the N."""
         return F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-
-    def extra_repr(self) -> str:
-        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        text += f", padding={self.padding!r}" if self.padding != (0, 0) else ""
-        text += f", dilation={self.dilation}" if self.dilation != (1, 1) else ""
-        text += f", groups={self.groups}" if self.groups != 1 else ""
-        return text + (", bias=False" if self.bias is None else "")
 
 
 class Conv1d(_Conv):
@@ -122,20 +135,12 @@ class Conv1d(_Conv):
 
     Parameters
     ----------
-    in_channels, out_channels : int
-        Channels of input and output; both must be divisible by `groups`.
-    kernel_size : int
-        The steps of a window.
-    stride, dilation : int
-        The distance between windows, and between the elements of one window.
+    kernel_size, stride, dilation : int
+        The steps of a window, the distance between windows, and between the elements of one window.
     padding : int, "valid" or "same"
         Zeros added on either side.
-    groups : int
-        The number of groups of channels; each output channel reads only the input channels of its group.
-    bias : bool
-        Whether to add b.
-    device, dtype
-        As in `Linear`.
+    in_channels, out_channels, groups, bias, device, dtype
+        As in `Conv2d`.
 
     Attributes
     ----------
@@ -151,34 +156,21 @@ class Conv1d(_Conv):
     (2, 8, 10)
     """
 
+    axes = 1
+
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: int | tuple[int], stride: int | tuple[int] = 1,
         padding: int | tuple[int] | str = 0, dilation: int | tuple[int] = 1, groups: int = 1, bias: bool = True, *,
         device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
-        super().__init__()
-        self._check_channels(in_channels, out_channels, groups)
-        self.kernel_size = (single("Conv1d", "kernel_size", kernel_size, 1),)
-        self.stride = (single("Conv1d", "stride", stride, 1),)
-        self.dilation = (single("Conv1d", "dilation", dilation, 1),)
-        self.padding = padding if isinstance(padding, str) else (single("Conv1d", "padding", padding, 0),)
-        if isinstance(padding, str) and padding not in ("valid", "same"):
-            raise ValueError(f'[Conv1d] expected "valid", "same" or an integer for padding, got {padding!r}')
-        if padding == "same" and self.stride != (1,):
-            raise ValueError(f'[Conv1d] expected a stride of 1 with the padding "same", got {self.stride}')
-        shape = (self.out_channels, self.in_channels // self.groups, *self.kernel_size)
-        self._add_parameters(shape, self.out_channels, bias, device, dtype)
+        super().__init__(
+            in_channels, out_channels, groups, bias, device, dtype, kernel_size=kernel_size, stride=stride,
+            dilation=dilation, padding=padding,
+        )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, in_channels, T)`` to ``(N, out_channels, P)``, or both without the N."""
         return F.conv1d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-
-    def extra_repr(self) -> str:
-        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        text += f", padding={self.padding!r}" if self.padding != (0,) else ""
-        text += f", dilation={self.dilation}" if self.dilation != (1,) else ""
-        text += f", groups={self.groups}" if self.groups != 1 else ""
-        return text + (", bias=False" if self.bias is None else "")
 
 
 class ConvTranspose2d(_Conv):
@@ -186,22 +178,12 @@ class ConvTranspose2d(_Conv):
 
     Parameters
     ----------
-    in_channels, out_channels : int
-        Channels of input and output; both must be divisible by `groups`.
-    kernel_size : int or pair of int
-        Rows and columns of a window.
     stride : int or pair of int
         The distance between windows: the factor by which the output is larger.
     padding, output_padding : int or pair of int
         Rows and columns to leave out on either side, and to add at the end; see `functional.conv_transpose2d`.
-    groups : int
-        The number of groups of channels.
-    bias : bool
-        Whether to add b.
-    dilation : int or pair of int
-        The distance between the elements of one window.
-    device, dtype
-        As in `Linear`.
+    in_channels, out_channels, kernel_size, groups, bias, dilation, device, dtype
+        As in `Conv2d`.
 
     Attributes
     ----------
@@ -222,26 +204,13 @@ class ConvTranspose2d(_Conv):
         output_padding: Pair = 0, groups: int = 1, bias: bool = True, dilation: Pair = 1, *,
         device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
-        super().__init__()
-        self._check_channels(in_channels, out_channels, groups)
-        self.kernel_size = pair("ConvTranspose2d", "kernel_size", kernel_size, 1)
-        self.stride = pair("ConvTranspose2d", "stride", stride, 1)
-        self.padding = pair("ConvTranspose2d", "padding", padding, 0)
-        self.output_padding = pair("ConvTranspose2d", "output_padding", output_padding, 0)
-        self.dilation = pair("ConvTranspose2d", "dilation", dilation, 1)
-        shape = (self.in_channels, self.out_channels // self.groups, *self.kernel_size)
-        self._add_parameters(shape, self.out_channels, bias, device, dtype)
+        super().__init__(
+            in_channels, out_channels, groups, bias, device, dtype, kernel_size=kernel_size, stride=stride,
+            padding=padding, output_padding=output_padding, dilation=dilation,
+        )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, in_channels, H, W)`` to ``(N, out_channels, P, Q)``, or both without the N."""
         return F.conv_transpose2d(
             x, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
         )
-
-    def extra_repr(self) -> str:
-        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        text += f", padding={self.padding}" if self.padding != (0, 0) else ""
-        text += f", output_padding={self.output_padding}" if self.output_padding != (0, 0) else ""
-        text += f", dilation={self.dilation}" if self.dilation != (1, 1) else ""
-        text += f", groups={self.groups}" if self.groups != 1 else ""
-        return text + (", bias=False" if self.bias is None else "")

@@ -11,6 +11,7 @@ from minigrad.engine.ops.gather import take
 from minigrad.engine.ops.logic import where
 from minigrad.engine.pytorch_names import rename_arguments
 from minigrad.engine.tensor import Tensor
+from minigrad.nn.loss_functions import check_float
 
 MODES = {"nearest": (3, 4), "linear": (3,), "bilinear": (4,)}  # the axes that x may have
 
@@ -52,10 +53,7 @@ def interpolate(
     >>> mg.nn.functional.interpolate(x, size=3, mode="linear", align_corners=True)
     tensor([[[0., 2., 4.]]])
     """
-    if not isinstance(x, Tensor):
-        raise TypeError(f"[interpolate] expected a tensor, got {kind_of(x)}")
-    if x.dtype.kind != "f":
-        raise TypeError(f"[interpolate] expected floats, got {x.dtype}")
+    check_float("interpolate", x)
     check_mode("interpolate", mode, align_corners)
     if x.ndim not in MODES[mode]:
         raise ValueError(

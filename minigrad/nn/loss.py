@@ -42,7 +42,15 @@ class _Loss(_Named):
         return ", ".join(f"{o.name}={value!r}" for o, value in pairs if repr(value) != repr(o.default))
 
 
-class CrossEntropyLoss(_Loss):
+class _WeightedLoss(_Loss):
+    weight: Tensor | None
+
+    def __init__(self, weight: Tensor | None = None, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", weight)
+
+
+class CrossEntropyLoss(_WeightedLoss):
     """−log softmax(x)[label]; see `functional.cross_entropy` for the formula, shapes and errors.
 
     Parameters
@@ -62,14 +70,11 @@ class CrossEntropyLoss(_Loss):
     1.3863
     """
 
-    weight: Tensor | None
-
     def __init__(
         self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean",
         label_smoothing: float = 0.0,
     ) -> None:  # fmt: skip
-        super().__init__(reduction)
-        self.register_buffer("weight", weight)
+        super().__init__(weight, reduction)
         self.ignore_index = integer("CrossEntropyLoss", "ignore_index", ignore_index)
         self.label_smoothing = number("CrossEntropyLoss", "label_smoothing", label_smoothing, 0, 1)
 
@@ -78,16 +83,13 @@ class CrossEntropyLoss(_Loss):
         return F.cross_entropy(logits, labels, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
 
 
-class NLLLoss(_Loss):
+class NLLLoss(_WeightedLoss):
     """−x[label] for log-probabilities x; see `functional.nll_loss`.
 
     Parameters
     ----------
-    weight : Tensor, optional
-        ``(C,)``, a weight for each class.
-    ignore_index : int
-        The label of rows to leave out.
-    reduction : {"mean", "sum", "none"}
+    weight, ignore_index, reduction
+        As in `CrossEntropyLoss`.
 
     Examples
     --------
@@ -96,11 +98,8 @@ class NLLLoss(_Loss):
     2.5
     """
 
-    weight: Tensor | None
-
     def __init__(self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
-        super().__init__(reduction)
-        self.register_buffer("weight", weight)
+        super().__init__(weight, reduction)
         self.ignore_index = integer("NLLLoss", "ignore_index", ignore_index)
 
     def forward(self, log_probs: Tensor, labels: Tensor) -> Tensor:
@@ -108,7 +107,7 @@ class NLLLoss(_Loss):
         return F.nll_loss(log_probs, labels, self.weight, self.ignore_index, self.reduction)
 
 
-class BCELoss(_Loss):
+class BCELoss(_WeightedLoss):
     """−y log p − (1 − y) log(1 − p) for probabilities p; see `functional.binary_cross_entropy`.
 
     Parameters
@@ -124,18 +123,12 @@ class BCELoss(_Loss):
     0.6931
     """
 
-    weight: Tensor | None
-
-    def __init__(self, weight: Tensor | None = None, reduction: str = "mean") -> None:
-        super().__init__(reduction)
-        self.register_buffer("weight", weight)
-
     def forward(self, probs: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of probabilities and labels in [0, 1] of the same shape."""
         return F.binary_cross_entropy(probs, labels, self.weight, self.reduction)
 
 
-class BCEWithLogitsLoss(_Loss):
+class BCEWithLogitsLoss(_WeightedLoss):
     """BCELoss of σ(z), computed from the logits z; see `functional.binary_cross_entropy_with_logits`.
 
     Parameters
@@ -153,12 +146,10 @@ class BCEWithLogitsLoss(_Loss):
     100.0
     """
 
-    weight: Tensor | None
     pos_weight: Tensor | None
 
     def __init__(self, weight: Tensor | None = None, reduction: str = "mean", pos_weight: Tensor | None = None) -> None:
-        super().__init__(reduction)
-        self.register_buffer("weight", weight)
+        super().__init__(weight, reduction)
         self.register_buffer("pos_weight", pos_weight)
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -78,11 +78,8 @@ def binary_cross_entropy_with_logits(
     ----------
     logits : Tensor
         Any shape, floats: z.
-    labels : Tensor
-        The same shape, floats in [0, 1]: y.
-    weight : Tensor, optional
-        w, broadcast over the losses.
-    reduction : {"mean", "sum", "none"}
+    labels, weight, reduction
+        As in `binary_cross_entropy`.
     pos_weight : Tensor, optional
         q, the weight of positive labels, broadcast over the losses; 1 by default.
 
@@ -93,11 +90,8 @@ def binary_cross_entropy_with_logits(
 
     Raises
     ------
-    TypeError
-        If an argument is not a tensor of floats.
-    ValueError
-        For labels outside [0, 1] or NaN (checked on the CPU only, as reading values would wait for the GPU), for shapes
-        that differ, or for an unknown `reduction`.
+    TypeError, ValueError
+        As `binary_cross_entropy` does.
 
     Examples
     --------
@@ -174,9 +168,8 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: flo
 
     Parameters
     ----------
-    x, target : Tensor
-        Floats of the same shape.
-    reduction : {"mean", "sum", "none"}
+    x, target, reduction
+        As in `mse_loss`.
     beta : float
         β ≥ 0; 0 gives `l1_loss`.
 
@@ -202,9 +195,8 @@ def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float 
 
     Parameters
     ----------
-    x, target : Tensor
-        Floats of the same shape.
-    reduction : {"mean", "sum", "none"}
+    x, target, reduction
+        As in `mse_loss`.
     delta : float
         δ > 0.
 
@@ -285,8 +277,8 @@ def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> 
     >>> mg.nn.functional.cosine_similarity(mg.tensor([3.0, 4.0]), mg.tensor([3.0, 0.0]), dim=0)
     tensor(0.6)
     """
-    _check_float("cosine_similarity", x)
-    _check_float("cosine_similarity", y)
+    check_float("cosine_similarity", x)
+    check_float("cosine_similarity", y)
     least = number("cosine_similarity", "eps", eps, 0) ** 2
     x, y = (z / sqrt(maximum(square(z).sum(dim, keepdims=True), least)) for z in (x, y))
     return (x * y).sum(dim)
@@ -322,7 +314,7 @@ def _bounded_log(x: Tensor) -> Tensor:
     return where(x < least, -100.0, log(maximum(x, least)))
 
 
-def _check_float(op: str, x: Tensor) -> None:
+def check_float(op: str, x: Tensor) -> None:
     if not isinstance(x, Tensor):
         raise TypeError(f"[{op}] expected a tensor, got {kind_of(x)}")
     if x.dtype.kind != "f":
@@ -330,8 +322,8 @@ def _check_float(op: str, x: Tensor) -> None:
 
 
 def _check_pair(op: str, x: Tensor, target: Tensor) -> None:
-    _check_float(op, x)
-    _check_float(op, target)
+    check_float(op, x)
+    check_float(op, target)
     if x.shape != target.shape:
         raise ValueError(f"[{op}] expected two tensors of the same shape, got {x.shape} and {target.shape}")
 

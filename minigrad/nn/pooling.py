@@ -13,7 +13,19 @@ from minigrad.nn.module import Module
 Pair = int | tuple[int, int]
 
 
-class MaxPool2d(Module):
+class _Pool(Module):
+    """Base class with the sizes of the windows."""
+
+    def __init__(self, kernel_size: Pair, stride: Pair | None, padding: Pair, ceil_mode: bool) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.kernel_size = pair(name, "kernel_size", kernel_size, 1)
+        self.stride = self.kernel_size if stride is None else pair(name, "stride", stride, 1)
+        self.padding = pair(name, "padding", padding, 0)
+        self.ceil_mode = ceil_mode
+
+
+class MaxPool2d(_Pool):
     """The largest element of each window of each channel.
 
     Parameters
@@ -47,12 +59,9 @@ class MaxPool2d(Module):
         self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1,
         return_indices: bool = False, ceil_mode: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.kernel_size = pair("MaxPool2d", "kernel_size", kernel_size, 1)
-        self.stride = self.kernel_size if stride is None else pair("MaxPool2d", "stride", stride, 1)
-        self.padding = pair("MaxPool2d", "padding", padding, 0)
+        super().__init__(kernel_size, stride, padding, ceil_mode)
         self.dilation = pair("MaxPool2d", "dilation", dilation, 1)
-        self.return_indices, self.ceil_mode = return_indices, ceil_mode
+        self.return_indices = return_indices
 
     def forward(self, x: Tensor) -> Any:
         """Map ``(N, C, H, W)`` to ``(N, C, P, Q)``, or both without the N; to a pair of such tensors with indices."""
@@ -61,19 +70,13 @@ class MaxPool2d(Module):
         )
 
 
-class AvgPool2d(Module):
+class AvgPool2d(_Pool):
     """The mean of each window of each channel.
 
     Parameters
     ----------
-    kernel_size : int or pair of int
-        Rows and columns of a window.
-    stride : int or pair of int, optional
-        The distance between windows; by default `kernel_size`.
-    padding : int or pair of int
-        How far windows extend past the borders.
-    ceil_mode : bool
-        Whether to include an incomplete last window.
+    kernel_size, stride, padding, ceil_mode
+        As in `MaxPool2d`.
     count_include_pad : bool
         Whether to count the zeros of the padding in the mean.
     divisor_override : int, optional
@@ -97,11 +100,8 @@ class AvgPool2d(Module):
         self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, ceil_mode: bool = False,
         count_include_pad: bool = True, divisor_override: int | None = None,
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.kernel_size = pair("AvgPool2d", "kernel_size", kernel_size, 1)
-        self.stride = self.kernel_size if stride is None else pair("AvgPool2d", "stride", stride, 1)
-        self.padding = pair("AvgPool2d", "padding", padding, 0)
-        self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
+        super().__init__(kernel_size, stride, padding, ceil_mode)
+        self.count_include_pad = count_include_pad
         if divisor_override is not None:
             divisor_override = integer("AvgPool2d", "divisor_override", divisor_override)
             if divisor_override == 0:

@@ -83,9 +83,8 @@ def spectral_norm(
     The parameter `name` is replaced by ``name_orig`` and the buffers ``name_u`` and ``name_v``: the names and state of
     `torch.nn.utils.spectral_norm`, though u and v begin with 15 iterations, as in
     ``torch.nn.utils.parametrizations``, whose names `load_state_dict` also understands:
-    ``parametrizations.name.original``, ``0._u`` and ``0._v``. ``module.name`` is computed on each access, so in-place
-    writes to it are lost. ``reset_parameters`` initializes ``name_orig`` as the module initializes the parameter, and
-    draws a new u. The class of the module becomes a subclass of the same name.
+    ``parametrizations.name.original``, ``0._u`` and ``0._v``. ``module.name`` is computed as by `weight_norm`, and
+    ``reset_parameters`` also draws a new u.
 
     Parameters
     ----------
@@ -105,11 +104,8 @@ def spectral_norm(
 
     Raises
     ------
-    ValueError
-        If there is no such parameter, it has no such axis or only one, it is already computed from others, or it is
-        part of one that is; for `n_power_iterations` below 1 or a negative `eps`.
-    TypeError
-        If `module` is not a module, or an argument is not a number.
+    ValueError, TypeError
+        As `weight_norm` does; also for a parameter of one axis, `n_power_iterations` below 1 or a negative `eps`.
 
     Examples
     --------
@@ -136,19 +132,7 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: M, name: str = "weight") -> M:
-    """Turn a spectrally normalized parameter back into an ordinary one with its current value.
-
-    Returns
-    -------
-    Module
-        The same module. The parameter is the object that was ``name_orig``.
-
-    Raises
-    ------
-    ValueError
-        If `name` is not spectrally normalized.
-    TypeError
-        If `module` is not a module.
+    """Turn a spectrally normalized parameter back into an ordinary one, as `remove_weight_norm` does.
 
     Examples
     --------

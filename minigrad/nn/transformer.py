@@ -46,14 +46,16 @@ class _Layer(Module):
     """
 
     self_attn: MultiheadAttention
+    attentions: tuple[str, ...] = ("self_attn",)
 
     def __init__(
-        self, attentions: tuple[str, ...], d_model: int, nhead: int, dim_feedforward: int, dropout: float,
-        activation: Activation, layer_norm_eps: float, batch_first: bool, norm_first: bool, bias: bool,
-        device: str | None, dtype: DType | str | None, norm: Norm, qk_norm: Norm | None, rotary: float | None,
+        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
+        activation: Activation = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
+        norm_first: bool = False, bias: bool = True, device: str | None = None, dtype: DType | str | None = None, *,
+        norm: Norm = "layer", qk_norm: Norm | None = None, rotary: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        name = type(self).__name__
+        name, attentions = type(self).__name__, self.attentions
         if not callable(activation) and activation not in ACTIVATIONS:
             raise ValueError(
                 f"[{name}] expected activation {', '.join(map(repr, ACTIVATIONS))} or a function, such as "
@@ -148,17 +150,6 @@ class TransformerEncoderLayer(_Layer):
     (5, 10, 8)
     """
 
-    def __init__(
-        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
-        activation: Activation = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
-        norm_first: bool = False, bias: bool = True, device: str | None = None, dtype: DType | str | None = None, *,
-        norm: Norm = "layer", qk_norm: Norm | None = None, rotary: float | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            ("self_attn",), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first,
-            norm_first, bias, device, dtype, norm, qk_norm, rotary,
-        )  # fmt: skip
-
     def forward(
         self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False, *, cache: KeyValueCache | None = None,
@@ -196,17 +187,7 @@ class TransformerDecoderLayer(_Layer):
     """
 
     multihead_attn: MultiheadAttention
-
-    def __init__(
-        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
-        activation: Activation = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
-        norm_first: bool = False, bias: bool = True, device: str | None = None, dtype: DType | str | None = None, *,
-        norm: Norm = "layer", qk_norm: Norm | None = None, rotary: float | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            ("self_attn", "multihead_attn"), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps,
-            batch_first, norm_first, bias, device, dtype, norm, qk_norm, rotary,
-        )  # fmt: skip
+    attentions = ("self_attn", "multihead_attn")
 
     def forward(
         self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None, memory_mask: Tensor | None = None,

@@ -152,16 +152,14 @@ def weight_standardization(module: M, name: str = "weight", eps: float = 1e-5, d
     """Reparametrize a parameter as ŵ = (w − μ) / √(σ² + ε), with the mean and variance of each slice along an axis.
 
     Qiao et al. 2019, https://arxiv.org/abs/1903.10520; `minigrad.nn.functional.weight_standardization` is the function.
-    The parameter `name` is replaced by ``name_orig``, which is w; ``module.name`` is then computed from it on each
-    access, so in-place writes to it are lost. It is meant for a linear layer or a convolution that a normalization with
-    a weight and bias follows, as each output's weights have mean 0 and variance 1. The class of the module becomes a
-    subclass of the same name.
+    The parameter `name` is replaced by ``name_orig``, which is w, and computed from it as by `weight_norm`. It is meant
+    for a linear layer or a convolution that a normalization with a weight and bias follows, as each output's weights
+    have mean 0 and variance 1.
 
     Parameters
     ----------
-    module : Module
-    name : str
-        The name of one of its own parameters.
+    module, name
+        As in `weight_norm`.
     eps : float
         ε, added to the variance.
     dim : int
@@ -174,11 +172,8 @@ def weight_standardization(module: M, name: str = "weight", eps: float = 1e-5, d
 
     Raises
     ------
-    ValueError
-        If there is no such parameter, it has no such axis or a single weight per output, it is already computed from
-        others, or it is part of one that is; for a negative `eps`.
-    TypeError
-        If `module` is not a module, or `dim` is not an integer.
+    ValueError, TypeError
+        As `weight_norm` does; also for a single weight per output and for a negative `eps`.
 
     Examples
     --------
@@ -199,19 +194,7 @@ def weight_standardization(module: M, name: str = "weight", eps: float = 1e-5, d
 
 
 def remove_weight_standardization(module: M, name: str = "weight") -> M:
-    """Turn a standardized parameter back into an ordinary one with its current value.
-
-    Returns
-    -------
-    Module
-        The same module. The parameter is the object that was ``name_orig``.
-
-    Raises
-    ------
-    ValueError
-        If `name` is not standardized.
-    TypeError
-        If `module` is not a module.
+    """Turn a standardized parameter back into an ordinary one, as `remove_weight_norm` does.
 
     Examples
     --------
