@@ -24,7 +24,7 @@ __all__ = [
     "record_source", "value_and_grad", "vjp",
 ]  # fmt: skip
 
-per_sample_grad: _Callable[..., dict[str, _Tensor]]  # of `minigrad.nn`; the top package sets it
+per_sample_grad: _Callable[..., dict[str, _Tensor]]  # minigrad.nn defines it, and minigrad sets it here
 
 if _typing.TYPE_CHECKING:
     from minigrad.pytorch.functions import autograd_grad as grad

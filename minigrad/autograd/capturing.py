@@ -31,7 +31,7 @@ class Methods(dict[tuple[int, int], Any]):
 
 
 class Captured(Generic[Parameters, Result]):
-    """What `minigrad.capture` returns; call it like the function itself.
+    """A captured function, as `minigrad.capture` returns it; call it like the function itself.
 
     Attributes
     ----------
@@ -65,13 +65,13 @@ class Captured(Generic[Parameters, Result]):
                 self._warn(f"{SIGNATURES} kinds of arguments have been passed to {self._name}, too few times each to "
                            f"record a run: pass numbers that change as tensors")  # fmt: skip
             self._calls[key] = calls + 1
-            return self._plainly(*args, **kwargs)
+            return self._call_plainly(*args, **kwargs)
         if self.recordings == self._limit:
             self._warn(f"{self._limit} runs of {self._name} have been recorded, and others no longer are: they run as "
                        f"the plain function does. Arguments of other shapes, dtypes or numbers need another recording, "
                        f"and so does what the function reads from outside if it is replaced between calls; pass what "
                        f"changes as tensors, or a larger limit")  # fmt: skip
-            return self._plainly(*args, **kwargs)
+            return self._call_plainly(*args, **kwargs)
         self._steps = {k: kept for k, found in self._steps.items() if (kept := [s for s in found if not s.is_stale()])}
         token = inside.set(True)
         try:
@@ -79,7 +79,7 @@ class Captured(Generic[Parameters, Result]):
         finally:
             inside.reset(token)
         if step.recording is None:  # another thread records
-            return self._plainly(*args, **kwargs)
+            return self._call_plainly(*args, **kwargs)
         if step.has_history:
             self._warn(f"the results of {self._name} have no history, so that no gradient goes through it: capture a "
                        f"step as a whole, with its backward pass")  # fmt: skip
@@ -92,11 +92,11 @@ class Captured(Generic[Parameters, Result]):
         self._calls.pop(key, None)
         return step.first()
 
-    def _plainly(self, *args: Any, **kwargs: Any) -> Any:
+    def _call_plainly(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function without recording, including any captured function that it calls."""
         token = inside.set(True)
         try:
-            return detached(self._function(*args, **kwargs))
+            return detach_all(self._function(*args, **kwargs))
         finally:
             inside.reset(token)
 
@@ -146,7 +146,7 @@ class Captured(Generic[Parameters, Result]):
         return f"<captured {self._name}: {self.recordings} recorded>"
 
 
-def detached(tree: Any) -> Any:
+def detach_all(tree: Any) -> Any:
     """The same result without history."""
     return mapped(lambda x: x.detach() if x.requires_grad and not x.is_leaf else x, tree)
 
@@ -197,7 +197,8 @@ def capture(
     -----
     A replay reads the tensors outside the function from where they were during the recording: parameters, running
     statistics, the optimizer's state, and gradients, which it adds to if the function does. It therefore sees writes
-    between calls, such as those of ``load_state_dict`` and ``copy_``.
+    between calls, such as those of ``load_state_dict`` and ``copy_``. Learning rates and other options of optimizers,
+    step counts, schedulers and random numbers keep changing, and labels, indices and lengths are checked in every call.
 
     A new recording is made if what the function reads in Python has changed: variables, attributes of objects and
     classes, layers and their options, and items of lists and dicts, also where functions and methods read them that it
@@ -205,19 +206,11 @@ def capture(
     watched are NumPy arrays of more than 64 KiB, the code of installed packages and of the standard library, code that
     is no Python or that `eval` makes, variables read by ``globals()``, attributes that ``match`` reads by position, and
     what comes from elsewhere: files, the clock, environment and context variables, random numbers of Python and NumPy.
-    It keeps the value it had in the recorded call. A function that itself changes what it reads, such as a counter,
-    runs as usual, with a warning that names it.
 
-    These keep changing as usual, inside or outside the function: learning rates and other options of optimizers, step
-    counts, schedulers, random numbers (dropout), running statistics, gradient clipping and its norm. Labels, indices
-    and lengths are checked in every call. Pass anything else that changes in every call as a tensor.
-
-    The gradients that the function leaves in ``grad`` are overwritten by the next call; a custom optimizer that keeps
-    gradients has to copy them. A recording keeps all memory that the function uses, about as much as one call needs.
-    When `capture` decorates a method, each instance has its own recordings.
-
-    On a GPU, the kernels and matrix products between two calls of Python are one CUDA Graph. It is launched on the
-    current stream of CuPy. Replays that use different streams have to wait for one another.
+    The gradients that the function leaves in ``grad`` are overwritten by the next call. A recording keeps all memory
+    that the function uses. When `capture` decorates a method, each instance has its own recordings. On a GPU, the
+    kernels between two calls of Python are one CUDA Graph on CuPy's current stream; replays on different streams have
+    to wait for one another. The page "A step without Python" shows all of this.
 
     Examples
     --------

@@ -16,7 +16,7 @@ __all__ = ["Function"]
 
 
 class Context:
-    """What ``forward`` passes on to ``backward``: attributes of any name, and tensors through `save_for_backward`.
+    """The values that ``forward`` keeps for ``backward``: attributes of any name, and tensors by `save_for_backward`.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Function:
     """A custom operation: a subclass defines its forward and its backward.
 
     ``forward(ctx, *args)`` computes with tensors, unrecorded, and returns a tensor or a tuple of them.
-    ``backward(ctx, *grads)`` takes the gradient of each output and returns that of each argument (None for arguments
+    ``backward(ctx, *grads)`` takes a gradient for each output and returns one for each argument (None for arguments
     that are not tensors or have no gradient). Call the operation as ``MyFunction.apply(*args)``. If backward itself
     consists of minigrad operations on its gradients and on saved arguments and results, the gradient can be
     differentiated again.

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.autograd.gradients import _as_list, _fresh, _grad_or_zeros
+from minigrad.autograd.gradients import _as_list, _grad_or_zeros, _make_fresh
 from minigrad.creation import asarray, zeros_like
 from minigrad.engine.modes import enable_grad, no_grad
 from minigrad.engine.node import GradientError
@@ -104,7 +104,7 @@ def _check_derivative(
 
     def gradient(*args: Tensor, create_graph: bool = True) -> list[Tensor]:
         with enable_grad():
-            xs = [_fresh(x, create_graph) if points[k].requires_grad else x for k, x in enumerate(args[:count])]
+            xs = [_make_fresh(x, create_graph) if points[k].requires_grad else x for k, x in enumerate(args[:count])]
             pairs = [(y, c) for y, c in zip(f(*xs), args[count:], strict=True) if y.requires_grad]
             targets = [xs[k] for k in wanted]
             if not pairs:

@@ -115,7 +115,7 @@ def _grad_or_zeros(
 # recorded and can be differentiated in turn; otherwise they are plain numbers.
 
 
-def _fresh(x: Any, recorded: bool) -> Tensor:
+def _make_fresh(x: Any, recorded: bool) -> Tensor:
     """A new tensor equal to x to differentiate at; it keeps x's history if `recorded`."""
     x = asarray(x)
     return reshape(x, x.shape) if recorded and x.requires_grad else x.detach().requires_grad_()
@@ -126,7 +126,7 @@ def _evaluate(f: Callable[..., Tensor], args: list[Any], numbers: Sequence[int])
     recorded = is_grad_enabled()
     with enable_grad():
         for k in numbers:
-            args[k] = _fresh(args[k], recorded)
+            args[k] = _make_fresh(args[k], recorded)
         y = f(*args)
         if not isinstance(y, Tensor):
             raise TypeError(f"[grad] expected a function that returns a tensor, got {kind_of(y)}")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from minigrad.autograd.gradients import _depends_on_more, _fresh, grad
+from minigrad.autograd.gradients import _depends_on_more, _grad_or_zeros, _make_fresh, grad
 from minigrad.creation import zeros_like
 from minigrad.engine.modes import enable_grad
 from minigrad.engine.node import is_grad_enabled
@@ -15,7 +15,7 @@ __all__ = ["hvp", "jvp"]
 
 
 def _arguments(op: str, f: Callable[..., Any], x: Any, v: Any, called: str) -> tuple[tuple[Any, ...], list[Tensor]]:
-    """The arguments of f, and the tensors of v, which must match those of the arguments one by one."""
+    """Return the arguments of f, and the tensors of v, which must match the tensors of the arguments one by one."""
     if not callable(f):
         raise TypeError(f"[{op}] expected a function, got {kind_of(f)}")
     args, vectors = (tuple(t) if isinstance(t, tuple | list) else (t,) for t in (x, v))
@@ -54,8 +54,7 @@ def _pull(back: Any, xs: list[Tensor], vectors: list[Tensor], recorded: bool) ->
     if not pairs:
         return [zeros_like(x) for x in xs]
     gs, vs = zip(*pairs, strict=True)
-    found = grad(gs, xs, vs, create_graph=recorded, allow_unused=True)
-    return [zeros_like(x) if g is None else g for x, g in zip(xs, found, strict=True)]
+    return list(_grad_or_zeros(gs, xs, vs, recorded, recorded))
 
 
 def _depends_on_others(ys: list[Tensor], points: list[Tensor], vectors: list[Tensor]) -> bool:
@@ -101,7 +100,7 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
     args, vectors = _arguments("jvp", f, primals, tangents, "tangents")
     recorded = is_grad_enabled()
     with enable_grad():
-        args = mapped(lambda x: _fresh(x, recorded), args)
+        args = mapped(lambda x: _make_fresh(x, recorded), args)
         value = f(*args)
         points, ys = leaves(args), leaves(value)
         for y in ys:
@@ -123,7 +122,7 @@ def hvp(f: Callable[..., Tensor], x: Any, v: Any) -> Any:
     f : callable
         Returns a tensor of one element.
     x, v : Tensor, sequence or dict
-        The point and the vector; their structure is that of the arguments of `jvp`.
+        The point and the vector, in the structure of the arguments of `jvp`.
 
     Returns
     -------
@@ -144,7 +143,7 @@ def hvp(f: Callable[..., Tensor], x: Any, v: Any) -> Any:
     args, vectors = _arguments("hvp", f, x, v, "a vector")
     recorded = is_grad_enabled()
     with enable_grad():
-        args = mapped(lambda point: _fresh(point, recorded), args)
+        args = mapped(lambda point: _make_fresh(point, recorded), args)
         y, points = f(*args), leaves(args)
         if not isinstance(y, Tensor):
             raise TypeError(f"[hvp] expected a function that returns a tensor, got {kind_of(y)}")

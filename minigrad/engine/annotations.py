@@ -1,4 +1,4 @@
-"""What the annotations of the compiled functions name: their modules import none of it to compute."""
+"""The names in the annotations of compiled functions, whose modules do not import them."""
 
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence

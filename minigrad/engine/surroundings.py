@@ -1,4 +1,4 @@
-"""What a function reads from outside: the places in Python's memory that a captured step compares before a replay.
+"""The surroundings of a function: places in Python's memory, which a captured step compares before a replay.
 
 The search begins at the function and its arguments, and follows the names in its code: variables of the functions
 around it, global variables, attributes of objects. What they hold is searched too: bound methods, containers, layers,

@@ -1,4 +1,4 @@
-"""The tape behind a tensor as a table: what `Tensor.tape` returns."""
+"""The tape of a tensor as a table, which `Tensor.tape` returns."""
 
 import linecache
 from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +47,7 @@ class TapeTable(Sequence):
         return as_html(head, rows, right=(0, 5), note=note)
 
 
-MOST_ROWS = 400  # that a notebook shows: the first and the last of a longer tape
+MOST_ROWS = 400  # a notebook shows the first and the last rows of a longer tape
 
 
 def _cells(

@@ -7,7 +7,7 @@ from minigrad.engine.tensor import Tensor
 
 
 def mapped(f: Callable[[Tensor], Any], tree: Any) -> Any:
-    """The same structure of tuples, lists and dicts, with each tensor x replaced by f(x)."""
+    """Return the same structure of tuples, lists and dicts, with each tensor x replaced by f(x)."""
     if isinstance(tree, Tensor):
         return f(tree)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
@@ -20,7 +20,7 @@ def mapped(f: Callable[[Tensor], Any], tree: Any) -> Any:
 
 
 def leaves(tree: Any) -> list[Any]:
-    """What a structure of tuples, lists and dicts holds: tensors and all else, in order."""
+    """Return the contents of a structure of tuples, lists and dicts in order: tensors and all else."""
     if isinstance(tree, dict):
         tree = list(tree.values())
     return [leaf for part in tree for leaf in leaves(part)] if isinstance(tree, tuple | list) else [tree]

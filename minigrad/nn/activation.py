@@ -93,7 +93,7 @@ class GELU(Module):
     Parameters
     ----------
     approximate : {"none", "tanh"}
-        "none" is the exact form x (1 + erf(x / √2)) / 2; "tanh" is that of GPT-2,
+        "none" is the exact form x (1 + erf(x / √2)) / 2; "tanh" is the approximation in GPT-2,
         x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
 
     Examples

@@ -16,7 +16,7 @@ from minigrad.nn.linear import Linear
 from minigrad.nn.module import Module
 from minigrad.nn.norm import DyT, LayerNorm, RMSNorm
 from minigrad.nn.parameter import Parameter
-from minigrad.nn.position import rotary as rotated
+from minigrad.nn.position import rotary as rotate
 
 NAME = "MultiheadAttention"
 Norm = str | Callable[[int], Module]
@@ -27,7 +27,7 @@ NORMS: Mapping[str, Callable[..., Module]] = {  # by (width, ε, bias, device, d
 }
 
 
-def norm_of(
+def make_norm(
     name: str, argument: str, norm: Norm, norms: Mapping[str, Callable[..., Module]], width: int, eps: float,
     bias: bool, device: str | None, dtype: DType | str | None,
 ) -> Module:  # fmt: skip
@@ -103,7 +103,7 @@ class MultiheadAttention(Module):
     bias : bool
         Whether the projections have biases.
     add_bias_kv : bool
-        Whether a learned key and value follow those of every sequence, which every query sees.
+        Whether a learned key and value, which every query sees, follow the keys and values of every sequence.
     add_zero_attn : bool
         Whether a key and a value of zeros do.
     kdim, vdim : int, optional
@@ -180,7 +180,9 @@ class MultiheadAttention(Module):
         self.qk_norm = qk_norm is not None
         if qk_norm is not None:
             for norm in ("q_norm", "k_norm"):
-                setattr(self, norm, norm_of(NAME, "qk_norm", qk_norm, NORMS, self.head_dim, 1e-5, bias, device, dtype))
+                setattr(
+                    self, norm, make_norm(NAME, "qk_norm", qk_norm, NORMS, self.head_dim, 1e-5, bias, device, dtype)
+                )
         same = self.kdim == self.vdim == embed_dim
         for name, rows, columns, wanted in (
             ("q_proj_weight", embed_dim, embed_dim, not same),
@@ -237,10 +239,10 @@ class MultiheadAttention(Module):
             Whether the weights are ``(N, L, S)``, their mean over the heads, instead of ``(N, h, L, S)``. The keys of
             `add_bias_kv` and `add_zero_attn` come last, and S counts them here.
         is_causal : bool
-            Query i sees the keys up to i only; with an `attn_mask`, those of them that it shows.
+            Query i sees the keys up to i only; with an `attn_mask`, only the ones that it shows.
         cache : KeyValueCache, optional
             What earlier calls have computed of the same sequences: this call continues them, S is the number of all
-            steps, and query i stands at the position ``S - L + i``.
+            steps, and query i has the position ``S - L + i``.
 
         Raises
         ------
@@ -267,18 +269,18 @@ class MultiheadAttention(Module):
         if key.shape[-2 if axis == 0 else 0] != value.shape[-2 if axis == 0 else 0]:
             raise ValueError(f"[{NAME}] expected as many keys as values, got {key.shape} and {value.shape}")
         earlier = 0 if cache is None else cache.steps(self)
-        query, key, value = without_padding((query, key, value), key_padding_mask, axis, earlier)
-        q, k, v = (self._heads(x, axis, batched) for x in self._projected(query, key, value))
+        query, key, value = remove_padding((query, key, value), key_padding_mask, axis, earlier)
+        q, k, v = (self._split_heads(x, axis, batched) for x in self._project(query, key, value))
         if self.qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
         if self.rotary is not None:
-            q, k = rotated(q, earlier, self.rotary), rotated(k, earlier, self.rotary)
+            q, k = rotate(q, earlier, self.rotary), rotate(k, earlier, self.rotary)
         more = (self.bias_k is not None) + self.add_zero_attn
-        mask, causal = seen_keys(attn_mask, key_padding_mask, q, earlier + k.shape[2], is_causal, earlier, more)
+        mask, causal = combine_masks(attn_mask, key_padding_mask, q, earlier + k.shape[2], is_causal, earlier, more)
         if cache is not None:
             k, v = cache.extended(self, k, v)
         if more:
-            k, v = self._with_more(k, self.bias_k), self._with_more(v, self.bias_v)
+            k, v = self._append_more(k, self.bias_k), self._append_more(v, self.bias_v)
         dropout = self.dropout if self.training else 0.0
         weights = None
         if need_weights:  # the result for values that pick out one key each
@@ -293,7 +295,7 @@ class MultiheadAttention(Module):
         y = self.out_proj(y.reshape(*y.shape[:2], self.embed_dim))
         return (y[0] if not batched else y if axis == 0 else y.moveaxis(0, 1)), weights
 
-    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
         """Return the projections of query, key and value."""
         bias = self.in_proj_bias
         if self.in_proj_weight is not None:
@@ -305,13 +307,13 @@ class MultiheadAttention(Module):
         biases = [None] * 3 if bias is None else split(bias, 3)
         return [F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)]
 
-    def _heads(self, x: Tensor, axis: int, batched: bool) -> Tensor:
+    def _split_heads(self, x: Tensor, axis: int, batched: bool) -> Tensor:
         """Return a projection as ``(N, h, length, E/h)``."""
         x = x if batched else x[None]
         heads = x.reshape(*x.shape[:2], self.num_heads, self.head_dim)
         return heads.permute_dims((0, 2, 1, 3) if axis == 0 else (1, 2, 0, 3))
 
-    def _with_more(self, x: Tensor, learned: Parameter | None) -> Tensor:
+    def _append_more(self, x: Tensor, learned: Parameter | None) -> Tensor:
         """Return keys or values followed by those that every sequence has."""
         shape = x.shape[0], self.num_heads, 1, self.head_dim
         parts = [x] if learned is None else [x, learned.reshape(1, *shape[1:]).broadcast_to(shape)]
@@ -320,7 +322,7 @@ class MultiheadAttention(Module):
         return concat(parts, 2)
 
 
-def without_padding(
+def remove_padding(
     inputs: tuple[Tensor, Tensor, Tensor], padding: Tensor | None, axis: int, earlier: int = 0
 ) -> tuple[Tensor, ...]:
     """Return query, key and value with 0 in place of NaN and infinity where a mask of bools hides a key.
@@ -332,14 +334,14 @@ def without_padding(
         return inputs
     hidden = padding[..., earlier:]
     if hidden.shape not in (shape, shape[1:], (1, *shape)):
-        return inputs  # `seen_keys` refuses them
+        return inputs  # `combine_masks` refuses them
     seen = logical_not(hidden).reshape(shape)
     seen = (seen if axis == 0 else seen.mT)[..., None]
     cleaned = {id(x): where(logical_or(seen, isfinite(x)), x, 0.0) for x in inputs[1:]}
     return tuple(cleaned.get(id(x), x) for x in inputs)
 
 
-def seen_keys(
+def combine_masks(
     attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor, keys: int, causal: bool, before: int,
     more: int = 0,
 ) -> tuple[Tensor | None, bool]:  # fmt: skip

@@ -1,6 +1,6 @@
 """Normalization layers that can keep running statistics: batch, batch re-, instance, recurrent batch normalization.
 
-The conventions are PyTorch's; the table in `minigrad.nn.norm` lists the arguments that give those of Keras and Flax.
+The conventions are PyTorch's; the table in `minigrad.nn.norm` lists the arguments for Keras's and Flax's.
 """
 
 from minigrad.creation import ones, zeros
@@ -10,7 +10,7 @@ from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn import init
 from minigrad.nn.norm import Affine, check_tensor
-from minigrad.nn.norm_functions import following_batch_norm, renormalized
+from minigrad.nn.norm_functions import apply_batch_norm, renormalize
 
 
 class _ChannelNorm(Affine):
@@ -70,7 +70,7 @@ class _ChannelNorm(Affine):
     ) -> Tensor:  # fmt: skip
         """Apply `F.batch_norm`; in training, update the running statistics and count the batch.
 
-        `affine` takes the place of the weight and the bias; with `over_ranks`, the batch is that of all ranks.
+        `affine` takes the place of the weight and the bias; with `over_ranks`, the batch includes those of all ranks.
         """
         momentum: float | Tensor | None = self.momentum
         if momentum is None:  # average over all batches; their count may be on a GPU
@@ -78,7 +78,7 @@ class _ChannelNorm(Affine):
             if self.training and mean is not None and count is not None:
                 momentum = 1.0 / (count + 1).to(mean.dtype)
         weight, bias = (self.weight, self.bias) if affine is None else affine
-        y = following_batch_norm(
+        y = apply_batch_norm(
             x, mean, var, weight, bias, self.training or (mean is None and var is None), momentum, self.eps,
             self.unbiased_running_var, over_ranks,
         )  # fmt: skip
@@ -137,20 +137,13 @@ class BatchNorm1d(_BatchNorm):
         ε, added to the variance.
     momentum : float or None
         m, the weight of the new value (Keras and Flax specify 1 − m); None averages over all batches.
-    affine : bool
-        Whether the layer has a `weight` and a `bias`.
     track_running_stats : bool
         Whether to keep running statistics; without them, evaluation also uses the statistics of the batch.
-    device, dtype
-        As in `Linear`.
-    bias : bool
-        Whether there is a `bias`; has no effect without `affine`.
-    weight : bool
-        Whether there is a `weight`; has no effect without `affine`. Without it only the bias is added, as with
-        ``scale=False`` in Keras.
     unbiased_running_var : bool
         Whether the running variance averages the unbiased variance, n / (n − 1) times the biased one used to normalize.
         True (the default) matches PyTorch, False matches Keras and Flax.
+    affine, bias, weight, device, dtype
+        As in `LayerNorm`, where `affine` is `elementwise_affine`.
 
     Attributes
     ----------
@@ -214,7 +207,7 @@ class _BatchRenorm(_BatchNorm):
         self._check(x)
         mean, var, affine = self.running_mean, self.running_var, None
         if self.training:
-            affine = renormalized(x, mean, var, self.weight, self.bias, self.eps, self.r_max, self.d_max)
+            affine = renormalize(x, mean, var, self.weight, self.bias, self.eps, self.r_max, self.d_max)
         return self._normalize(x, mean, var, self.num_batches_tracked, affine)
 
     def extra_repr(self) -> str:
@@ -225,11 +218,9 @@ class BatchRenorm1d(_BatchRenorm, BatchNorm1d):
     """Batch renormalization of features, or of channels along one axis.
 
     In training, y = ((x − μ_B) / σ_B · r + d) · γ + β with the mean μ_B and the standard deviation σ_B of the batch.
-    r = clip(σ_B / σ, 1 / r_max, r_max) and d = clip((μ_B − μ) / σ, −d_max, d_max) correct them towards the running
-    statistics μ and σ, and are constants to the gradient (Ioffe 2017, https://arxiv.org/abs/1702.03275, algorithm 1).
-    Where nothing is clipped, the output is that of evaluation, (x − μ) / σ · γ + β, even for a small batch. With
-    r_max = 1 and d_max = 0, this is `BatchNorm1d`. The paper begins with these and then increases them: assign to the
-    attributes `r_max` and `d_max` during training.
+    `functional.batch_renorm` defines the corrections r and d (Ioffe 2017, https://arxiv.org/abs/1702.03275, algorithm
+    1). With r_max = 1 and d_max = 0, this is `BatchNorm1d`. The paper begins with these and then increases them: assign
+    to the attributes `r_max` and `d_max` during training.
 
     Parameters
     ----------
@@ -399,23 +390,12 @@ class InstanceNorm1d(_InstanceNorm):
 
     Parameters
     ----------
-    num_features : int
-        C, the number of channels.
-    eps : float
-        ε, added to the variance.
+    num_features, eps, affine, bias, weight, device, dtype
+        As in `BatchNorm1d`; the default is no `weight` and no `bias`.
     momentum : float or None
         m, the weight of the new value in the running statistics; None leaves them as they are (as in PyTorch).
-    affine : bool
-        Whether the layer has a `weight` and a `bias`.
     track_running_stats : bool
         Whether to keep running statistics.
-    device, dtype
-        As in `Linear`.
-    bias : bool
-        Whether there is a `bias`; has no effect without `affine`.
-    weight : bool
-        Whether there is a `weight`; has no effect without `affine`. Without it only the bias is added, as with
-        ``scale=False`` in Keras.
 
     Attributes
     ----------

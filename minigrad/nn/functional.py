@@ -193,17 +193,12 @@ def normalize(x: Tensor, p: float = 2.0, axis: int | tuple[int, ...] = 1, eps: f
     Parameters
     ----------
     x : Tensor
-        float32 or float64.
+        float32 or float64; the result has its shape.
     p : float
         p, for example 1 or 2; ``float("inf")`` divides by the largest absolute value.
     axis : int or tuple of int
     eps : float
         ε, the least divisor, so that zeros stay zeros.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
 
     Raises
     ------

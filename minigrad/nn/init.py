@@ -346,7 +346,7 @@ def deep_norm_(module: M, beta: float) -> M:
     """Initialize the linear layers of a residual branch for `nn.DeepNorm`, by `xavier_normal_`, and return it.
 
     The gain is `beta`, but 1 for the projections of queries and keys in `nn.MultiheadAttention`, whose size does not
-    change that of its result (Wang et al. 2022, https://arxiv.org/abs/2203.00555, figure 2). Biases of these layers
+    change the size of its result (Wang et al. 2022, https://arxiv.org/abs/2203.00555, figure 2). Biases of these layers
     become 0; other layers stay as they are.
 
     Parameters

@@ -77,10 +77,10 @@ def interpolate(
             new, step = integer("interpolate", "size", int(n * factor), 1), 1 / factor
         shape = (*x.shape[:axis], new, *x.shape[axis + 1 :])
         with memory_for("interpolate", shape):
-            if 0 in shape:  # of no sample or channel: no work in proportion to the size
+            if 0 in shape:  # a result without elements costs no work in proportion to its lengths
                 x = x[(slice(None),) * axis + (slice(1),)].broadcast_to(shape)
             else:
-                x = _resized(x, axis, n, new, step, mode, bool(align_corners))
+                x = _resize(x, axis, n, new, step, mode, bool(align_corners))
     return x
 
 
@@ -102,7 +102,7 @@ def check_lengths(op: str, size: Any, scale_factor: Any) -> None:
             number(op, "scale_factor", factor)
 
 
-def _resized(x: Tensor, axis: int, n: int, new: int, step: float, mode: str, corners: bool) -> Tensor:
+def _resize(x: Tensor, axis: int, n: int, new: int, step: float, mode: str, corners: bool) -> Tensor:
     places = np.arange(new)
     if mode == "nearest":
         return take(x, computed(np.minimum((places * step).astype(np.int64), n - 1), device=x.device), axis)

@@ -27,12 +27,12 @@ def load_state(
         raise TypeError(
             f"[{kind}] expected a state_dict, a mapping of names to tensors, got {type(state_dict).__name__}"
         )
-    given = _under_own_names(module, state_dict)
-    values = {name: _converted(name, value) for name, value in given.items() if name in own}
-    missing = _missing(module, own, values)
+    given = _translate_names(module, state_dict)
+    values = {name: _convert(name, value) for name, value in given.items() if name in own}
+    missing = _find_missing(module, own, values)
     unexpected = [str(name) for name in given if name not in own]
     reshaped = [
-        f"{name}, expected {own[name].shape}, got {value.shape}{_transposed(own[name].shape, value.shape)}"
+        f"{name}, expected {own[name].shape}, got {value.shape}{_hint_at_transpose(own[name].shape, value.shape)}"
         for name, value in values.items()
         if value.shape != own[name].shape
     ]
@@ -44,7 +44,7 @@ def load_state(
     unfit = [
         f"{name}, expected {own[name].dtype}, got {value.dtype} that it cannot hold"
         for name, value in values.items()
-        if value.dtype.kind != "f" and not _holds(own[name].dtype, value)
+        if value.dtype.kind != "f" and not _can_hold(own[name].dtype, value)
     ]
     broadcast = [
         f"{name} of shape {own[name].shape}, whose elements share memory" for name in values if is_broadcast(own[name])
@@ -55,14 +55,14 @@ def load_state(
     if any(faults.values()):
         lines = [f"\n  {fault}: {'; '.join(names)}" for fault, names in faults.items() if names]
         raise ValueError(f"[{kind}] this state_dict does not fit:" + "".join(lines))
-    for name in _sharing(values, [own[name] for name in values]):
+    for name in _find_sharing(values, [own[name] for name in values]):
         values[name] = values[name].copy()
     for name, value in values.items():
         own[name].copy_(value.to(own[name].device))
     return IncompatibleKeys(missing, unexpected)
 
 
-def _under_own_names(module: Registry, state_dict: Mapping[str, Any]) -> dict[str, Any]:
+def _translate_names(module: Registry, state_dict: Mapping[str, Any]) -> dict[str, Any]:
     """The state with the module's names in the place of PyTorch's, where these differ."""
     ours = {
         join(place, other): join(place, name)
@@ -75,8 +75,8 @@ def _under_own_names(module: Registry, state_dict: Mapping[str, Any]) -> dict[st
     }
 
 
-def _missing(module: Registry, own: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> list[str]:
-    """The names without a value, except for those of a shared tensor with another name, and of optional counters."""
+def _find_missing(module: Registry, own: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> list[str]:
+    """The names without a value, except for shared tensors with a value under another name, and optional counters."""
     members = dict(module._state(""))
     filled = {id(members[name]) for name in values if name in members}
     optional = {join(place, name) for place, part in module._places("") for name in part._optional}
@@ -85,14 +85,14 @@ def _missing(module: Registry, own: Mapping[str, Tensor], values: Mapping[str, T
     ]  # fmt: skip
 
 
-def _converted(name: str, value: Any) -> Tensor:
+def _convert(name: str, value: Any) -> Tensor:
     try:
         return as_tensor(value)
     except (TypeError, ValueError, BufferError) as error:
         raise TypeError(f"[load_state_dict] {name}: {error}") from error
 
 
-def _transposed(expected: tuple[int, ...], found: tuple[int, ...]) -> str:
+def _hint_at_transpose(expected: tuple[int, ...], found: tuple[int, ...]) -> str:
     """Say how to transpose a kernel of another library, whose inputs and outputs are its last two axes."""
     if len(expected) < 2 or found != (*expected[2:], expected[1], expected[0]):
         return ""
@@ -101,13 +101,13 @@ def _transposed(expected: tuple[int, ...], found: tuple[int, ...]) -> str:
     return f": transposed, {'.T' if last == 1 else f'.transpose{axes}'} fits"
 
 
-def _holds(dtype: DType, value: Tensor) -> bool:
+def _can_hold(dtype: DType, value: Tensor) -> bool:
     """Whether a dtype can hold all of these integers or bools."""
     return dtype.kind == "f" or dtype == value.dtype or bool((value.to(dtype).to(value.dtype) == value).all())
 
 
-def _sharing(values: Mapping[str, Tensor], targets: Sequence[Tensor]) -> list[str]:
-    """Return the names of the values whose memory span overlaps that of any target."""
+def _find_sharing(values: Mapping[str, Tensor], targets: Sequence[Tensor]) -> list[str]:
+    """Return the names of the values whose memory span overlaps the span of any target."""
     spans = [memory_span(target) for target in targets if target.size]
     firsts, lasts = sorted(first for first, _ in spans), sorted(last for _, last in spans)
     found = []

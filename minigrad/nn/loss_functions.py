@@ -1,4 +1,4 @@
-"""Losses of probabilities and regression losses; those of class labels are operations (engine/ops/softmax)."""
+"""Losses of probabilities and regression losses; the losses of class labels are operations (engine/ops/softmax)."""
 
 import math
 
@@ -226,7 +226,8 @@ def check_delta(op: str, delta: float) -> float:
 def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """Kullback–Leibler divergence of probabilities from log-probabilities x: loss = y (log y − x), and 0 where y = 0.
 
-    As in PyTorch, "mean" divides by the number of elements, "batchmean" by that of rows, which gives the divergence.
+    As in PyTorch, "mean" divides by the number of elements, and "batchmean", which gives the divergence, by the number
+    of rows.
 
     Parameters
     ----------

@@ -173,7 +173,7 @@ class Module(Registry):
         >>> [(name, p.shape) for name, p in nn.Linear(3, 2).named_parameters()]
         [('weight', (2, 3)), ('bias', (2,))]
         """
-        return self._named("_parameters", prefix, recurse)
+        return self._named_members("_parameters", prefix, recurse)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """Iterate over the parameters, including those of submodules unless `recurse` is false; shared ones once."""
@@ -181,7 +181,7 @@ class Module(Registry):
 
     def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
         """Iterate over (dotted path, buffer), persistent or not, as `named_parameters` does."""
-        return self._named("_buffers", prefix, recurse)
+        return self._named_members("_buffers", prefix, recurse)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """Iterate over the buffers, persistent or not, as `parameters` does."""
@@ -398,7 +398,7 @@ class Module(Registry):
         ----------
         hook : callable
             `grad_output` has the gradient of each tensor that `forward` returned, as its result or within a tuple, and
-            `grad_input` that of each positional argument; None for those without a gradient. The result of the hook, if
+            `grad_input` the gradient of each positional argument; None where there is none. The result of the hook, if
             not None, replaces `grad_input`. If no argument requires grad, all of `grad_input` is None, and the hook is
             called as soon as `grad_output` is known.
 

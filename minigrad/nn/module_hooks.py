@@ -40,19 +40,19 @@ class BackwardHooks:
 
     def __init__(self, module: Any, hooks: list[Callable[..., Any]]) -> None:
         self.module, self.hooks = module, hooks
-        self.count, self.places = 0, list[int]()  # of the arguments, and the places of those that require grad
+        self.count, self.places = 0, list[int]()  # the places are those of the arguments that require grad
         self.result_count, self.result_places = 0, list[int]()
         self.grad_output: tuple[Tensor | None, ...] | None = None
 
     def arguments(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments for `forward`, whose gradients the hooks may replace."""
         self.count = len(args)
-        passed, self.places = _through("BackwardHookOfInputs", args, self._at_inputs)
+        passed, self.places = _pass_through("BackwardHookOfInputs", args, self._at_inputs)
         return passed
 
     def results(self, output: Any) -> Any:
         """The results of `forward`, whose gradients are kept for the hooks."""
-        passed, self.result_places = _through(
+        passed, self.result_places = _pass_through(
             "BackwardHookOfOutputs", output if isinstance(output, tuple) else (output,), self._at_outputs
         )
         self.result_count = len(passed)
@@ -85,7 +85,7 @@ class BackwardHooks:
         return grad_input
 
 
-def _through(
+def _pass_through(
     name: str, values: tuple[Any, ...], backward: Callable[..., list[Tensor | None]]
 ) -> tuple[tuple[Any, ...], list[int]]:
     """The values, with each tensor that requires grad after one identity with that backward, and their places."""

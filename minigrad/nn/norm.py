@@ -328,15 +328,8 @@ class GroupNorm(Affine):
         C, the size of the second axis.
     eps : float
         ε, added to the variance.
-    affine : bool
-        Whether the layer has a `weight` and a `bias`.
-    device, dtype
-        As in `Linear`.
-    bias : bool
-        Whether there is a `bias`; has no effect without `affine`.
-    weight : bool
-        Whether there is a `weight`; has no effect without `affine`. Without it only the bias is added, as with
-        ``scale=False`` in Keras.
+    affine, bias, weight, device, dtype
+        As in `LayerNorm`, where `affine` is `elementwise_affine`.
 
     Attributes
     ----------

@@ -39,12 +39,12 @@ def dynamic_tanh(x: Tensor, alpha: Tensor, weight: Tensor | None = None, bias: T
     tensor([-1.       ,  0.       ,  0.7615942])
     """
     op = "dynamic_tanh"
-    x = floats(op, x)
-    alpha = floats(op, alpha)
-    y = tanh(parameter(op, "alpha", alpha, (1,) if alpha.ndim else (), x).reshape(()) * x)
+    x = check_floats(op, x)
+    alpha = check_floats(op, alpha)
+    y = tanh(check_parameter(op, "alpha", alpha, (1,) if alpha.ndim else (), x).reshape(()) * x)
     if weight is not None:
-        y = y * of_last_axes(op, "weight", weight, x)
-    return y if bias is None else y + of_last_axes(op, "bias", bias, x)
+        y = y * fit_last_axes(op, "weight", weight, x)
+    return y if bias is None else y + fit_last_axes(op, "bias", bias, x)
 
 
 def scale_norm(x: Tensor, weight: Tensor, eps: float = 1e-5) -> Tensor:
@@ -75,10 +75,10 @@ def scale_norm(x: Tensor, weight: Tensor, eps: float = 1e-5) -> Tensor:
             [  0., -10.]])
     """
     op = "scale_norm"
-    x = floats(op, x)
+    x = check_floats(op, x)
     if not x.ndim:
         raise ValueError(f"[{op}] expected x of shape (..., C), got {x.shape}")
-    weight, size = parameter(op, "weight", weight, (), x), max(x.shape[-1], 1)
+    weight, size = check_parameter(op, "weight", weight, (), x), max(x.shape[-1], 1)
     return rms_norm(x, x.shape[-1], eps=number(op, "eps", eps, 0) / size) * (weight / math.sqrt(size))
 
 
@@ -105,11 +105,11 @@ def film(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     >>> mg.nn.functional.film(mg.ones((2, 1, 3)), mg.tensor([[2.0], [5.0]]), mg.tensor([[0.0], [1.0]])).tolist()
     [[[2.0, 2.0, 2.0]], [[6.0, 6.0, 6.0]]]
     """
-    x = floats("film", x)
+    x = check_floats("film", x)
     if x.ndim < 2:
         raise ValueError(f"[film] expected x of shape (N, C, ...), got {x.shape}")
-    scale = parameter("film", "scale", scale, x.shape[:2], x)
-    shift = parameter("film", "shift", shift, x.shape[:2], x)
+    scale = check_parameter("film", "scale", scale, x.shape[:2], x)
+    shift = check_parameter("film", "shift", shift, x.shape[:2], x)
     each = x.shape[:2] + (1,) * (x.ndim - 2)
     return x * scale.reshape(each) + shift.reshape(each)
 
@@ -142,11 +142,11 @@ def adaptive_layer_norm(x: Tensor, scale: Tensor, shift: Tensor, eps: float = 1e
     tensor([[3., 6.]])
     """
     op = "adaptive_layer_norm"
-    x = floats(op, x)
+    x = check_floats(op, x)
     if x.ndim < 2:
         raise ValueError(f"[{op}] expected x of shape (N, ..., C), got {x.shape}")
     ends = x.shape[:1] + x.shape[-1:]
-    scale, shift = parameter(op, "scale", scale, ends, x), parameter(op, "shift", shift, ends, x)
+    scale, shift = check_parameter(op, "scale", scale, ends, x), check_parameter(op, "shift", shift, ends, x)
     each = x.shape[:1] + (1,) * (x.ndim - 2) + x.shape[-1:]
     y = layer_norm(x, x.shape[-1], eps=number(op, "eps", eps, 0))
     return y * (1 + scale).reshape(each) + shift.reshape(each)
@@ -182,15 +182,15 @@ def filter_response_norm(
     tensor([[[1.4, 0. ]]])
     """
     op = "filter_response_norm"
-    x = floats(op, x)
+    x = check_floats(op, x)
     if x.ndim < 3:
         raise ValueError(f"[{op}] expected x of shape (N, C, ...) with 3 axes or more, got {x.shape}")
     y = rms_norm(x, x.shape[2:], eps=number(op, "eps", eps, 0))
     if weight is not None:
-        y = y * of_channels(op, "weight", weight, x)
+        y = y * fit_channels(op, "weight", weight, x)
     if bias is not None:
-        y = y + of_channels(op, "bias", bias, x)
-    return y if threshold is None else maximum(y, of_channels(op, "threshold", threshold, x))
+        y = y + fit_channels(op, "bias", bias, x)
+    return y if threshold is None else maximum(y, fit_channels(op, "threshold", threshold, x))
 
 
 def tlu(x: Tensor, threshold: Tensor) -> Tensor:
@@ -217,10 +217,10 @@ def tlu(x: Tensor, threshold: Tensor) -> Tensor:
     >>> mg.nn.functional.tlu(mg.tensor([[1.0, -3.0]]), mg.tensor([0.0, -2.0]))
     tensor([[ 1., -2.]])
     """
-    x = floats("tlu", x)
+    x = check_floats("tlu", x)
     if x.ndim < 2:
         raise ValueError(f"[tlu] expected x of shape (N, C, ...), got {x.shape}")
-    return maximum(x, of_channels("tlu", "threshold", threshold, x))
+    return maximum(x, fit_channels("tlu", "threshold", threshold, x))
 
 
 def layer_scale(x: Tensor, weight: Tensor) -> Tensor:
@@ -246,10 +246,10 @@ def layer_scale(x: Tensor, weight: Tensor) -> Tensor:
     >>> mg.nn.functional.layer_scale(mg.tensor([[1.0, 3.0]]), mg.tensor([0.5, 0.1]))
     tensor([[0.5, 0.3]])
     """
-    x = floats("layer_scale", x)
+    x = check_floats("layer_scale", x)
     if not x.ndim:
         raise ValueError(f"[layer_scale] expected x of shape (..., C), got {x.shape}")
-    return x * parameter("layer_scale", "weight", weight, x.shape[-1:], x)
+    return x * check_parameter("layer_scale", "weight", weight, x.shape[-1:], x)
 
 
 def deep_norm(
@@ -281,11 +281,11 @@ def deep_norm(
     tensor([[-1.,  1.]])
     """
     op = "deep_norm"
-    x = floats(op, x)
+    x = check_floats(op, x)
     shape = normalized_axes(op, x, normalized_shape)
-    y = number(op, "alpha", alpha, 0) * x + parameter(op, "branch", branch, x.shape, x)
-    weight = None if weight is None else parameter(op, "weight", weight, shape, x)
-    bias = None if bias is None else parameter(op, "bias", bias, shape, x)
+    y = number(op, "alpha", alpha, 0) * x + check_parameter(op, "branch", branch, x.shape, x)
+    weight = None if weight is None else check_parameter(op, "weight", weight, shape, x)
+    bias = None if bias is None else check_parameter(op, "bias", bias, shape, x)
     return layer_norm(y, shape, weight, bias, number(op, "eps", eps, 0))
 
 
@@ -319,7 +319,7 @@ def weight_standardization(weight: Tensor, eps: float = 1e-5, dim: int = 0) -> T
             [ 1., -1.]])
     """
     op = "weight_standardization"
-    weight, dim, eps = floats(op, weight), integer(op, "dim", dim), number(op, "eps", eps, 0)
+    weight, dim, eps = check_floats(op, weight), integer(op, "dim", dim), number(op, "eps", eps, 0)
     if not -weight.ndim <= dim < weight.ndim:
         raise ValueError(f"[{op}] expected an axis of a weight of shape {weight.shape}, got dim={dim}")
     rows = moveaxis(weight, dim, 0)
@@ -331,7 +331,7 @@ def weight_standardization(weight: Tensor, eps: float = 1e-5, dim: int = 0) -> T
 # ── parts ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def floats(op: str, x: Tensor, name: str = "x") -> Tensor:
+def check_floats(op: str, x: Tensor, name: str = "x") -> Tensor:
     """Convert x to a tensor, which must have floats."""
     if x is None:
         raise TypeError(f"[{op}] expected a tensor {name}, got None")
@@ -341,9 +341,9 @@ def floats(op: str, x: Tensor, name: str = "x") -> Tensor:
     return x
 
 
-def parameter(op: str, name: str, given: Tensor, shape: tuple[int, ...], x: Tensor) -> Tensor:
+def check_parameter(op: str, name: str, given: Tensor, shape: tuple[int, ...], x: Tensor) -> Tensor:
     """Convert a parameter to a tensor, which must have this shape, and the dtype and device of x."""
-    given = floats(op, given, name)
+    given = check_floats(op, given, name)
     if given.shape != shape:
         raise ValueError(f"[{op}] expected {name} of shape {shape} for x of shape {x.shape}, got {given.shape}")
     if given.dtype != x.dtype:
@@ -356,12 +356,12 @@ def parameter(op: str, name: str, given: Tensor, shape: tuple[int, ...], x: Tens
     return given
 
 
-def of_last_axes(op: str, name: str, given: Tensor, x: Tensor) -> Tensor:
+def fit_last_axes(op: str, name: str, given: Tensor, x: Tensor) -> Tensor:
     """Convert a parameter to a tensor, which must have the shape of the last axes of x."""
-    given = floats(op, given, name)
-    return parameter(op, name, given, x.shape[x.ndim - given.ndim :], x)
+    given = check_floats(op, given, name)
+    return check_parameter(op, name, given, x.shape[x.ndim - given.ndim :], x)
 
 
-def of_channels(op: str, name: str, given: Tensor, x: Tensor) -> Tensor:
+def fit_channels(op: str, name: str, given: Tensor, x: Tensor) -> Tensor:
     """Convert a parameter with a number for each channel of x (N, C, ...) to a tensor that broadcasts against x."""
-    return parameter(op, name, given, x.shape[1:2], x).reshape((-1,) + (1,) * (x.ndim - 2))
+    return check_parameter(op, name, given, x.shape[1:2], x).reshape((-1,) + (1,) * (x.ndim - 2))

@@ -16,9 +16,7 @@ from minigrad.engine.ops.logic import clip
 from minigrad.engine.ops.norm import instance_norm as normalize_instances
 from minigrad.engine.pytorch_names import rename_arguments
 from minigrad.engine.tensor import Tensor
-from minigrad.nn.norm_compositions import parameter
-
-# ── normalization with running statistics ─────────────────────────────────────────────────────────
+from minigrad.nn.norm_compositions import check_parameter
 
 
 @rename_arguments
@@ -37,8 +35,9 @@ def batch_norm(
     Parameters
     ----------
     x : Tensor
-        ``(N, C)`` or ``(N, C, ...)``, floats. If squared deviations overflow in training (in float32, from 1e17 on),
-        the channel becomes `bias` and its running variance infinite; near the largest numbers, the channel becomes NaN.
+        ``(N, C)`` or ``(N, C, ...)``, floats; the result has this shape. If squared deviations overflow in
+        training (in float32, from 1e17 on), the channel becomes `bias` and its running variance infinite; near the
+        largest numbers, the channel becomes NaN.
     running_mean, running_var : Tensor or None
         ``(C,)``. With None, training keeps no running statistics.
     weight, bias : Tensor, optional
@@ -51,11 +50,6 @@ def batch_norm(
         ε, added to the variance.
     unbiased_running_var : bool
         Whether s is the unbiased variance; with False s = σ², as in Keras and Flax.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
 
     Raises
     ------
@@ -76,20 +70,18 @@ def batch_norm(
     """
     if training and running_mean is not None:
         momentum = number("batch_norm", "momentum", momentum, 0, 1)
-    return following_batch_norm(
-        x, running_mean, running_var, weight, bias, training, momentum, eps, unbiased_running_var
-    )
+    return apply_batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps, unbiased_running_var)
 
 
-def following_batch_norm(
+def apply_batch_norm(
     x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None,
     training: bool, momentum: float | Tensor, eps: float, unbiased_running_var: bool, over_ranks: bool = False,
 ) -> Tensor:  # fmt: skip
     """`batch_norm` whose momentum may be a tensor ``()`` on the device of x, so that a GPU need not be waited for.
 
-    With `over_ranks`, the batch in training is that of all ranks together.
+    With `over_ranks`, the batch in training is the batches of all ranks together.
     """
-    x = _fitting("batch_norm", x, 2, running_mean, running_var)
+    x = _check_statistics("batch_norm", x, 2, running_mean, running_var)
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("[batch_norm] expected running_mean and running_var in evaluation, got None")
@@ -126,7 +118,7 @@ def statistics_over_ranks(x: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
     rows = all_reduce(stack([own if place == rank() else zeros_like(own) for place in range(size())]))
     means, vars, counts = rows[:, :channels], rows[:, channels:-1], rows[:, -1:].detach()
     total = counts.sum()
-    if n < 2 and total.item() < 2:  # of more, the total need not be read, which waits for a GPU
+    if n < 2 and total.item() < 2:  # reading the total waits for a GPU, and n ≥ 2 makes it needless
         raise ValueError(
             f"[batch_norm] expected more than one value per channel on all ranks together in training, got "
             f"{total.item():g}: the variance of a single value is zero"
@@ -157,18 +149,10 @@ def batch_renorm(
     r_max, d_max : float
         The limits of r, at least 1, and d, at least 0.
 
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
-
     Raises
     ------
-    ValueError
-        For only one value per channel in training, for missing running statistics, for limits that are too small, or
-        for shapes or devices that do not match.
-    TypeError
-        For running statistics that are not tensors, or for another dtype than that of `x`.
+    ValueError, TypeError
+        As `batch_norm` does; also for limits that are too small.
 
     Examples
     --------
@@ -180,29 +164,27 @@ def batch_renorm(
     >>> F.batch_renorm(mg.tensor([[2.0], [4.0]]), mg.zeros(1), mg.ones(1), training=True, eps=0.0, d_max=2.0).tolist()
     [[1.0], [3.0]]
     """
-    x = _fitting("batch_renorm", x, 2, running_mean, running_var)
+    x = _check_statistics("batch_renorm", x, 2, running_mean, running_var)
     if training:
         momentum = number("batch_renorm", "momentum", momentum, 0, 1)
-        weight, bias = renormalized(x, running_mean, running_var, weight, bias, eps, r_max, d_max)
-    return following_batch_norm(
-        x, running_mean, running_var, weight, bias, training, momentum, eps, unbiased_running_var
-    )
+        weight, bias = renormalize(x, running_mean, running_var, weight, bias, eps, r_max, d_max)
+    return apply_batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps, unbiased_running_var)
 
 
-def renormalized(
+def renormalize(
     x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None,
     eps: float, r_max: float, d_max: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return γ r and γ d + β: batch renormalization is batch normalization with these as γ and β."""
     op = "batch_renorm"
-    x = _fitting(op, x, 2, running_mean, running_var)
+    x = _check_statistics(op, x, 2, running_mean, running_var)
     eps, r_max, d_max = number(op, "eps", eps, 0), number(op, "r_max", r_max, 1), number(op, "d_max", d_max, 0)
     if running_mean is None or running_var is None:
         raise ValueError(f"[{op}] expected running_mean and running_var, got None")
     if x.shape[0] * math.prod(x.shape[2:]) == 1:
         raise ValueError(f"[{op}] expected more than one value per channel in training, got shape {x.shape}")
-    weight = None if weight is None else parameter(op, "weight", weight, x.shape[1:2], x)
-    bias = None if bias is None else parameter(op, "bias", bias, x.shape[1:2], x)
+    weight = None if weight is None else check_parameter(op, "weight", weight, x.shape[1:2], x)
+    bias = None if bias is None else check_parameter(op, "bias", bias, x.shape[1:2], x)
     with no_grad():
         _, mean, var = batch_norm_train(x, eps=eps)
         r = clip(sqrt((var + eps) / (running_var + eps)), 1 / r_max, r_max)
@@ -226,29 +208,17 @@ def instance_norm(
     Parameters
     ----------
     x : Tensor
-        ``(N, C, ...)``, floats. If squared deviations overflow (in float32, from 1e17 on), the channel of that sample
-        becomes `bias`; near the largest numbers, it becomes NaN.
-    running_mean, running_var : Tensor, optional
-        ``(C,)``.
-    weight, bias : Tensor, optional
-        ``(C,)``: γ and β; ones and zeros if absent.
+        ``(N, C, ...)``, floats; the result has this shape. If squared deviations overflow (in float32, from 1e17 on),
+        the channel of that sample becomes `bias`; near the largest numbers, it becomes NaN.
+    running_mean, running_var, weight, bias, momentum, eps
+        As in `batch_norm`.
     use_input_stats : bool
         Whether to use the statistics of the input.
-    momentum, eps : float
-        m, the weight of the new value, from 0 to 1; ε, added to the variance.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
 
     Raises
     ------
-    ValueError
-        For only one value per channel and sample, for missing running statistics without `use_input_stats`, or for
-        shapes or devices that do not match.
-    TypeError
-        For running statistics that are not tensors, or have another dtype than `x`.
+    ValueError, TypeError
+        As `batch_norm` does; the one value is per channel and sample.
 
     Examples
     --------
@@ -256,7 +226,7 @@ def instance_norm(
     >>> mg.nn.functional.instance_norm(mg.tensor([[[1.0, 3.0], [10.0, 50.0]]]), eps=0.0).tolist()
     [[[-1.0, 1.0], [-1.0, 1.0]]]
     """
-    x = _fitting("instance_norm", x, 3, running_mean, running_var)
+    x = _check_statistics("instance_norm", x, 3, running_mean, running_var)
     if not use_input_stats:
         if running_mean is None or running_var is None:
             raise ValueError("[instance_norm] expected running_mean and running_var, got None without use_input_stats")
@@ -271,7 +241,7 @@ def instance_norm(
     return y
 
 
-def _fitting(op: str, x: Tensor, axes: int, running_mean: Tensor | None, running_var: Tensor | None) -> Tensor:
+def _check_statistics(op: str, x: Tensor, axes: int, running_mean: Tensor | None, running_var: Tensor | None) -> Tensor:
     """Convert x to a tensor and check that the running statistics, if there are any, match it."""
     x = operand(op, x)
     if (running_mean is None) != (running_var is None):

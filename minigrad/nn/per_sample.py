@@ -17,7 +17,7 @@ def per_sample_grad(loss: Callable[..., Tensor], model: Any, x: Tensor, *targets
     """Return the gradient of the loss of each sample with respect to each parameter of a module.
 
     Their mean over the samples is the gradient of the mean loss; each alone is what a norm per sample or differential
-    privacy needs. Each sample is a batch of one, with a forward and a backward pass of its own: the time is that of B
+    privacy needs. Each sample is a batch of one, with a forward and a backward pass of its own: it takes as long as B
     steps with a batch of one. With dropout, each sample draws its own mask.
 
     Parameters
@@ -64,7 +64,7 @@ def per_sample_grad(loss: Callable[..., Tensor], model: Any, x: Tensor, *targets
             )
     for name, module in model.named_modules():
         if isinstance(module, _BatchNorm | RecurrentBatchNorm1d) and (module.training or module.running_mean is None):
-            raise _coupled(f"{type(module).__name__} {name!r}")
+            raise _coupling_error(f"{type(module).__name__} {name!r}")
     wanted = {name: p for name, p in model.named_parameters() if p.requires_grad}
     found = {name: zeros((x.shape[0], *p.shape), dtype=p.dtype, device=p.device) for name, p in wanted.items()}
     for i in range(x.shape[0] if wanted else 0):
@@ -79,7 +79,7 @@ def per_sample_grad(loss: Callable[..., Tensor], model: Any, x: Tensor, *targets
             if not value.requires_grad:
                 continue
             if i == 0 and any(op.name == "batch_norm" and "μ" not in op.inputs for op in operations(value).values()):
-                raise _coupled("batch_norm")
+                raise _coupling_error("batch_norm")
             grads = grad(value, list(wanted.values()), allow_unused=True)
         with no_grad():
             for total, g in zip(found.values(), grads, strict=True):
@@ -88,7 +88,7 @@ def per_sample_grad(loss: Callable[..., Tensor], model: Any, x: Tensor, *targets
     return found
 
 
-def _coupled(what: str) -> ValueError:
+def _coupling_error(what: str) -> ValueError:
     return ValueError(
         f"[per_sample_grad] expected samples that do not depend on each other, got {what} with statistics of the "
         f"batch: call model.eval(), which uses the running statistics, or use a layer or group normalization"

@@ -28,16 +28,11 @@ def rotary(x: Tensor, start: int = 0, base: float = 10_000.0) -> Tensor:
     Parameters
     ----------
     x : Tensor
-        ``(..., T, D)`` with an even D: queries or keys.
+        ``(..., T, D)`` with an even D: queries or keys; the result has this shape.
     start : int
         The position of the first step.
     base : float
         At least 1; the longest period is 2 π base.
-
-    Returns
-    -------
-    Tensor
-        As x.
 
     Raises
     ------
@@ -80,7 +75,7 @@ class _Positions(Module):
             raise ValueError(f"[{name}] expected x of shape {batched} or (T, {width}), got {x.shape}")
         return integer(name, "start", start, 0), x.shape[-2 if self.batch_first else 0]
 
-    def _added(self, x: Tensor, positions: Tensor) -> Tensor:
+    def _add(self, x: Tensor, positions: Tensor) -> Tensor:
         return x + (positions if self.batch_first or x.ndim == 2 else positions[:, None])
 
 
@@ -125,7 +120,7 @@ class SinusoidalPositions(_Positions):
         start, length = self._length(x, start, self.width)
         phi = angles(self.width, start, length, self.base)
         table = np.stack([np.sin(phi), np.cos(phi)], -1).reshape(length, self.width)
-        return self._added(x, computed(table.astype(str(x.dtype)), device=x.device))
+        return self._add(x, computed(table.astype(str(x.dtype)), device=x.device))
 
 
 class LearnedPositions(_Positions):
@@ -138,7 +133,7 @@ class LearnedPositions(_Positions):
     width : int
         E.
     batch_first : bool
-        Whether inputs are ``(N, T, E)`` instead of ``(T, N, E)``; without a batch ``(T, E)``.
+        As in `SinusoidalPositions`.
     device, dtype
         As in `Linear`.
 
@@ -184,4 +179,4 @@ class LearnedPositions(_Positions):
                 f"[LearnedPositions] expected at most {self.max_length} positions, got {start + length}: "
                 f"create the layer with a larger max_length"
             )
-        return self._added(x, self.weight[start : start + length])
+        return self._add(x, self.weight[start : start + length])

@@ -1,4 +1,4 @@
-"""What a module holds: the names of its parameters, buffers and submodules, and the checks of an assignment."""
+"""The contents of a module: the names of its parameters, buffers and submodules, and the checks of an assignment."""
 
 from collections.abc import Callable, Iterator
 from types import FunctionType
@@ -119,7 +119,7 @@ class Registry:
             for name, child in self._children():
                 yield from child._walk(join(path, name), seen)
 
-    def _named(self, registry: str, prefix: str, recurse: bool) -> Iterator[tuple[str, Any]]:
+    def _named_members(self, registry: str, prefix: str, recurse: bool) -> Iterator[tuple[str, Any]]:
         seen: set[int] = set()
         for path, module in self._walk(prefix, set()) if recurse else [(prefix, self)]:
             for name in getattr(module, registry):

@@ -98,7 +98,7 @@ class Sequences(Recurrent):
             alive = (arange(steps, device=x.device).expand_dims(1) < checked.values).expand_dims(2)
             x = where(alive, x, 0.0)  # so that the padding does not affect the gradients of the weights
         one, count = (batch, self.hidden_size), self.num_layers * (2 if self.bidirectional else 1)
-        starts = []  # those of h and, for an LSTM, of c
+        starts = []  # the initial h and, for an LSTM, the initial c, of each layer and direction
         for state in states:
             if state is None:
                 starts.append([zeros(one, dtype=x.dtype, device=x.device)] * count)
@@ -111,8 +111,8 @@ class Sequences(Recurrent):
             outputs = []
             for suffix in self._suffixes(layer):
                 backwards = suffix.endswith("_reverse")
-                found = self._layer(_reversed(x, checked) if backwards else x, next(firsts), suffix, checked)
-                outputs.append(_reversed(found[0], checked) if backwards else found[0])
+                found = self._layer(_reverse(x, checked) if backwards else x, next(firsts), suffix, checked)
+                outputs.append(_reverse(found[0], checked) if backwards else found[0])
                 ends.append(found[1:])
             x = outputs[0] if len(outputs) == 1 else concat(outputs, axis=-1)
             if self.dropout and layer < self.num_layers - 1:
@@ -130,13 +130,13 @@ class Sequences(Recurrent):
     ) -> tuple[Tensor, ...]:
         """Run one layer in one direction; return the outputs ``(T, N, H)`` and the last states."""
         if self.norm == "batch":
-            return self._normalized_by_batch(x, first, suffix)
+            return self._normalize_by_batch(x, first, suffix)
         h, c = first if self.kind == "lstm" else (first[0], None)
         cell, loop = self._loop(suffix)
         source = self._source(suffix, x)
         return recurrent(cell, projected(cell, *source), h, c, *loop, lengths, source)
 
-    def _normalized_by_batch(self, x: Tensor, first: tuple[Tensor, ...], suffix: str) -> tuple[Tensor, ...]:
+    def _normalize_by_batch(self, x: Tensor, first: tuple[Tensor, ...], suffix: str) -> tuple[Tensor, ...]:
         """As `_layer`, composed step by step."""
         norms = {name: getattr(self, name + suffix) for name in self._batch_norms()}
         if x.shape[1] == 1 and any(norm.training for norm in norms.values()):
@@ -156,7 +156,7 @@ class Sequences(Recurrent):
         raise NotImplementedError
 
 
-def _reversed(x: Tensor, lengths: CheckedLengths | None) -> Tensor:
+def _reverse(x: Tensor, lengths: CheckedLengths | None) -> Tensor:
     """Reverse x ``(T, N, ...)`` in time, each sample up to its length."""
     if lengths is None:
         return flip(x, 0)

@@ -12,7 +12,7 @@ from minigrad.engine.tensor import Tensor
 from minigrad.nn.computed import Computation, M, make_computed, plain_parameter, remove
 from minigrad.nn.conv import ConvTranspose2d
 from minigrad.nn.module import Module
-from minigrad.nn.weight_norm import scaled
+from minigrad.nn.weight_norm import scale_down
 
 FIRST_ITERATIONS = 15  # as in torch.nn.utils.parametrizations.spectral_norm
 
@@ -35,12 +35,12 @@ class SpectralNorm(Computation):
         """Move u and v towards the singular vectors of the largest singular value, in place."""
         with no_grad():
             for _ in range(times):
-                v.copy_(self.normalized(u @ matrix, v))
-                u.copy_(self.normalized(matrix @ v, u))
+                v.copy_(self.normalize(u @ matrix, v))
+                u.copy_(self.normalize(matrix @ v, u))
 
-    def normalized(self, x: Tensor, old: Tensor) -> Tensor:
+    def normalize(self, x: Tensor, old: Tensor) -> Tensor:
         """Return x / max(‖x‖, ε); `old` if x is 0, from which no later iteration would get away."""
-        m, y, squares = scaled(x, None)
+        m, y, squares = scale_down(x, None)
         return where(squares == 0, old, y / maximum(sqrt(squares), self.eps / m))
 
     def value(self, module: Module) -> Tensor:
@@ -65,7 +65,7 @@ class SpectralNorm(Computation):
         with no_grad():
             matrix = self.matrix(w.detach())
             u, v = (random.normal(0.0, 1.0, (n,), dtype=w.dtype).to(w.device) for n in matrix.shape)
-            u, v = self.normalized(u, u), self.normalized(v, v)
+            u, v = self.normalize(u, u), self.normalize(v, v)
         self.iterate(matrix, u, v, FIRST_ITERATIONS)
         return u, v
 
@@ -96,11 +96,6 @@ def spectral_norm(
         ε, the smallest norm to divide u and v by.
     dim : int, optional
         The axis of the outputs: by default 0, and 1 for `ConvTranspose2d`.
-
-    Returns
-    -------
-    Module
-        The same module.
 
     Raises
     ------

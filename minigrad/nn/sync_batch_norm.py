@@ -83,7 +83,7 @@ def convert_sync_batchnorm(module: Module) -> Module:
         raise TypeError(f"[convert_sync_batchnorm] expected a module, got {type(module).__name__}")
     made: dict[int, SyncBatchNorm] = {}  # a layer may be used in several places
 
-    def converted(layer: Module) -> Any:
+    def convert(layer: Module) -> Any:
         if type(layer) not in (BatchNorm1d, BatchNorm2d):
             return layer
         if id(layer) not in made:
@@ -95,6 +95,6 @@ def convert_sync_batchnorm(module: Module) -> Module:
         for name in inner._modules:
             child = inner.__dict__[name]
             if child is not None:
-                inner.__dict__[name] = converted(child)
-    result: Module = converted(module)
+                inner.__dict__[name] = convert(child)
+    result: Module = convert(module)
     return result

@@ -8,7 +8,7 @@ from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.join import split
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
-from minigrad.nn.attention import NORMS, KeyValueCache, MultiheadAttention, Norm, norm_of, without_padding
+from minigrad.nn.attention import NORMS, KeyValueCache, MultiheadAttention, Norm, make_norm, remove_padding
 from minigrad.nn.batch_norm import BatchNorm1d
 from minigrad.nn.container import ModuleList
 from minigrad.nn.dropout import Dropout
@@ -75,7 +75,7 @@ class _Layer(Module):
             raise ValueError(f"[{name}] expected nhead that divides d_model {d_model}, got {nhead}")
         branches = range(1, len(attentions) + 2)
         norms = [
-            norm_of(name, "norm", norm, BLOCK_NORMS, d_model, layer_norm_eps, bias, device, dtype) for _ in branches
+            make_norm(name, "norm", norm, BLOCK_NORMS, d_model, layer_norm_eps, bias, device, dtype) for _ in branches
         ]
         for attention in attentions:
             setattr(self, attention, MultiheadAttention(
@@ -103,7 +103,7 @@ class _Layer(Module):
         check_tensor(type(self).__name__, x)
         axis = 0 if self.batch_first or x.ndim == 2 else 1
         earlier = 0 if cache is None else cache.steps(self.self_attn)
-        return without_padding((x, x, x), padding, axis, earlier)[0]
+        return remove_padding((x, x, x), padding, axis, earlier)[0]
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         return self.linear2(self.dropout(self.activation(self.linear1(x))))

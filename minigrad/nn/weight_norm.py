@@ -14,7 +14,7 @@ from minigrad.nn.norm_compositions import weight_standardization as standardize
 from minigrad.nn.parameter import Parameter
 
 
-def scaled(v: Tensor, axes: tuple[int, ...] | None) -> tuple[Tensor, Tensor, Tensor]:
+def scale_down(v: Tensor, axes: tuple[int, ...] | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return m, u = v / m and ‖u‖² over `axes`, which are kept; or over all of v, as scalars, for None.
 
     m is the largest magnitude, or 1 if that is 0, so that no square overflows or underflows. The derivative treats it
@@ -39,12 +39,12 @@ class WeightNorm(Computation):
         self.axes = None if dim is None else tuple(axis for axis in range(ndim) if axis != dim)
 
     def norm(self, v: Tensor) -> Tensor:
-        m, _, squares = scaled(v, self.axes)
+        m, _, squares = scale_down(v, self.axes)
         return m * sqrt(squares)
 
     def value(self, module: Module) -> Tensor:
         g, v = (getattr(module, name) for name in self.parameters)
-        _, u, squares = scaled(v, self.axes)
+        _, u, squares = scale_down(v, self.axes)
         return u * (g * rsqrt(where(squares == 0, 1.0, squares)))  # v = 0: w = 0, dw/dv = g
 
     def restart(self, module: Module) -> None:
@@ -58,7 +58,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     Salimans, Kingma 2016, https://arxiv.org/abs/1602.07868, equation 2. The parameter `name` is replaced by ``name_g``,
     the norms, and ``name_v``, the original parameter; ``module.name`` is then computed from these two on each access,
     so in-place writes to it are lost. If v is all zeros, its norm is taken as 1, so w is zero and the gradients are
-    finite (that of v is g times that of w, that of g is 0). Squares of the elements may underflow or overflow, as long
+    finite: dL/dv = g dL/dw and dL/dg = 0. Squares of the elements may underflow or overflow, as long
     as the dtype can represent the norms and, for gradients, g / ‖v‖. ``reset_parameters`` initializes v as the module
     initializes the parameter, and g to the norm of v.
 
@@ -164,11 +164,6 @@ def weight_standardization(module: M, name: str = "weight", eps: float = 1e-5, d
         ε, added to the variance.
     dim : int
         The axis of the outputs: 0 for `Linear` and `Conv2d`, 1 for `ConvTranspose2d`.
-
-    Returns
-    -------
-    Module
-        The same module.
 
     Raises
     ------

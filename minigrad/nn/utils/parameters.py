@@ -177,7 +177,7 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
     Parameters
     ----------
     layer : Module
-        A layer with a ``weight`` whose first axis is that of the outputs and a ``bias``, which may be None, such as a
+        A layer with a ``weight`` that has the outputs along its first axis and a ``bias``, which may be None, such as a
         `Linear` on inputs ``(N, n)``. In the new layer, weight-normalized parameters become ordinary ones.
     bn : BatchNorm1d or BatchNorm2d
         A norm with running statistics, which are used even if it is in training mode; a BatchNorm2d for a weight of
