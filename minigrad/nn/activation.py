@@ -35,13 +35,7 @@ class ReLU(_Elementwise):
 
 
 class LeakyReLU(_Elementwise):
-    """x where x > 0, else `negative_slope` · x.
-
-    Parameters
-    ----------
-    negative_slope : float
-    inplace : bool
-        As in `ReLU`.
+    """x where x > 0, else `negative_slope` · x; `inplace` as in `ReLU`.
 
     Examples
     --------
@@ -61,14 +55,9 @@ class LeakyReLU(_Elementwise):
 
 
 class ELU(_Elementwise):
-    """x where x > 0, else α (eˣ − 1) (Clevert et al. 2015, https://arxiv.org/abs/1511.07289).
+    """x where x > 0, else α (eˣ − 1), where α is `alpha` (Clevert et al. 2015, https://arxiv.org/abs/1511.07289).
 
-    Parameters
-    ----------
-    alpha : float
-        α.
-    inplace : bool
-        As in `ReLU`.
+    `inplace` is as in `ReLU`.
 
     Examples
     --------

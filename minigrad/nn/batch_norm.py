@@ -93,9 +93,6 @@ class _ChannelNorm(Affine):
         )
 
 
-# ── over the batch ────────────────────────────────────────────────────────────────────────────────
-
-
 class _BatchNorm(_ChannelNorm):
     """Batch normalization for inputs of any rank."""
 
@@ -351,9 +348,6 @@ class RecurrentBatchNorm1d(_ChannelNorm):
             f"{self.num_features}, {self.max_length}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}"
             f"{self.affine_repr(self.affine)}, gain={self.gain}"
         )
-
-
-# ── over single samples ───────────────────────────────────────────────────────────────────────────
 
 
 class _InstanceNorm(_ChannelNorm):

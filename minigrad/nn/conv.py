@@ -1,25 +1,19 @@
 """Convolutional layers."""
 
-import math
 from typing import Any
 
-from minigrad.creation import empty
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, pair, single
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
-from minigrad.nn import init
-from minigrad.nn.module import Module
-from minigrad.nn.parameter import Parameter
+from minigrad.nn.linear import Weighted
 
 Pair = int | tuple[int, int]
 
 
-class _Conv(Module):
-    """Base class of convolutions: the options, and the initial values of `weight` and `bias`."""
+class _Conv(Weighted):
+    """Base class of convolutions, with the options."""
 
-    weight: Parameter
-    bias: Parameter | None
     kernel_size: Any
     stride: Any
     padding: Any
@@ -53,17 +47,7 @@ class _Conv(Module):
         if self.padding == "same" and self.stride != (1,) * self.axes:
             raise ValueError(f'[{name}] expected a stride of 1 with the padding "same", got {self.stride}')
         first, second = (inputs, outputs) if transposed else (outputs, inputs)
-        shape = (first, second // groups, *self.kernel_size)
-        self.weight = Parameter(empty(shape, dtype=dtype, device=device))
-        self.register_parameter("bias", Parameter(empty(outputs, dtype=dtype, device=device)) if bias else None)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw new values for `weight` and `bias`."""
-        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        if self.bias is not None:
-            bound = 1 / math.sqrt(math.prod(self.weight.shape[1:]))
-            init.uniform_(self.bias, -bound, bound)
+        self._add_parameters((first, second // groups, *self.kernel_size), outputs, bias, device, dtype)
 
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
@@ -83,10 +67,8 @@ class Conv2d(_Conv):
         Channels of input and output; both must be divisible by `groups`.
     kernel_size : int or pair of int
         Rows and columns of a window.
-    stride, dilation : int or pair of int
-        The distance between windows, and between the elements of one window.
-    padding : int, pair of int, "valid" or "same"
-        Zeros added on either side; see `functional.conv2d`.
+    stride, padding, dilation
+        As in `functional.conv2d`.
     groups : int
         The number of groups of channels; each output channel reads only the input channels of its group.
     bias : bool

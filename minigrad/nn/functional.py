@@ -79,9 +79,6 @@ else:
     __getattr__ = lookup(__name__)
 
 
-# ── lookup ────────────────────────────────────────────────────────────────────────────────────────
-
-
 @rename_arguments
 def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """Look up the rows of a table at the given indices.
@@ -172,7 +169,10 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
     >>> mg.nn.functional.one_hot(mg.tensor([0, 2])).tolist()
     [[1, 0, 0], [0, 0, 1]]
     """
-    _check_integers("one_hot", labels)
+    if not isinstance(labels, Tensor):
+        raise TypeError(f"[one_hot] expected a tensor, got {kind_of(labels)}")
+    if labels.dtype.kind != "i":
+        raise TypeError(f"[one_hot] expected integer labels, got {labels.dtype}")
     num_classes = integer("one_hot", "num_classes", num_classes)
     if num_classes == -1 and labels.size:
         num_classes = int(labels.max().item()) + 1
@@ -181,9 +181,6 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
     classes = arange(num_classes, dtype="int64", device=labels.device)  # first, as it rejects counts beyond int64
     labels = numbered("[one_hot] expected labels", labels, num_classes)
     return (expand_dims(labels, -1) == classes).astype("int64")
-
-
-# ── vectors of length one ─────────────────────────────────────────────────────────────────────────
 
 
 @rename_arguments
@@ -222,13 +219,3 @@ def normalize(x: Tensor, p: float = 2.0, axis: int | tuple[int, ...] = 1, eps: f
     if not all(-x.ndim <= k < x.ndim for k in axes):
         raise IndexError(f"[normalize] expected an axis from {-x.ndim} to {x.ndim - 1} for shape {x.shape}, got {axis}")
     return x / maximum(x.norm(p, axes, True), eps)
-
-
-# ── parts ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _check_integers(op: str, labels: Tensor) -> None:
-    if not isinstance(labels, Tensor):
-        raise TypeError(f"[{op}] expected a tensor, got {kind_of(labels)}")
-    if labels.dtype.kind != "i":
-        raise TypeError(f"[{op}] expected integer labels, got {labels.dtype}")

@@ -12,7 +12,28 @@ from minigrad.nn.module import Module
 from minigrad.nn.parameter import Parameter
 
 
-class Linear(Module):
+class Weighted(Module):
+    """Base class of layers with a weight (outputs, inputs of each, ...) and a bias, and PyTorch's initial values."""
+
+    weight: Parameter
+    bias: Parameter | None
+
+    def _add_parameters(
+        self, shape: tuple[int, ...], outputs: int, bias: bool, device: str | None, dtype: DType | str | None
+    ) -> None:
+        self.weight = Parameter(empty(shape, dtype=dtype, device=device))
+        self.register_parameter("bias", Parameter(empty((outputs,), dtype=dtype, device=device)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new values for `weight` and `bias`."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            bound = 1 / math.sqrt(math.prod(self.weight.shape[1:]))
+            init.uniform_(self.bias, -bound, bound)
+
+
+class Linear(Weighted):
     """y = x Wᵀ + b over the last axis.
 
     Parameters
@@ -45,9 +66,6 @@ class Linear(Module):
     (128, 30)
     """
 
-    weight: Parameter
-    bias: Parameter | None
-
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True,
         device: str | None = None, dtype: DType | str | None = None,
@@ -55,16 +73,7 @@ class Linear(Module):
         super().__init__()
         self.in_features = in_features = integer("Linear", "in_features", in_features, 1)
         self.out_features = out_features = integer("Linear", "out_features", out_features, 1)
-        self.weight = Parameter(empty((out_features, in_features), dtype=dtype, device=device))
-        self.register_parameter("bias", Parameter(empty((out_features,), dtype=dtype, device=device)) if bias else None)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw new values for `weight` and `bias`."""
-        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        if self.bias is not None:
-            bound = 1 / math.sqrt(self.in_features)
-            init.uniform_(self.bias, -bound, bound)
+        self._add_parameters((out_features, in_features), out_features, bias, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., in_features)`` to ``(..., out_features)``."""

@@ -51,17 +51,7 @@ class _WeightedLoss(_Loss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """−log softmax(x)[label]; see `functional.cross_entropy` for the formula, shapes and errors.
-
-    Parameters
-    ----------
-    weight : Tensor, optional
-        ``(C,)``, a weight for each class.
-    ignore_index : int
-        The label of rows to leave out.
-    reduction : {"mean", "sum", "none"}
-    label_smoothing : float
-        The fraction, from 0 to 1, of the target probability to spread evenly over all classes.
+    """−log softmax(x)[label]; see `functional.cross_entropy` for the arguments, shapes and errors.
 
     Examples
     --------
@@ -84,12 +74,7 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class NLLLoss(_WeightedLoss):
-    """−x[label] for log-probabilities x; see `functional.nll_loss`.
-
-    Parameters
-    ----------
-    weight, ignore_index, reduction
-        As in `CrossEntropyLoss`.
+    """−x[label] for log-probabilities x; see `functional.nll_loss` for the arguments.
 
     Examples
     --------
@@ -108,13 +93,7 @@ class NLLLoss(_WeightedLoss):
 
 
 class BCELoss(_WeightedLoss):
-    """−y log p − (1 − y) log(1 − p) for probabilities p; see `functional.binary_cross_entropy`.
-
-    Parameters
-    ----------
-    weight : Tensor, optional
-        Broadcast over the losses.
-    reduction : {"mean", "sum", "none"}
+    """−y log p − (1 − y) log(1 − p) for probabilities p; see `functional.binary_cross_entropy` for the arguments.
 
     Examples
     --------
@@ -129,15 +108,7 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_WeightedLoss):
-    """BCELoss of σ(z), computed from the logits z; see `functional.binary_cross_entropy_with_logits`.
-
-    Parameters
-    ----------
-    weight : Tensor, optional
-        Broadcast over the losses.
-    reduction : {"mean", "sum", "none"}
-    pos_weight : Tensor, optional
-        The weight of positive labels, broadcast over the losses.
+    """`BCELoss` of σ(z) for logits z; see `functional.binary_cross_entropy_with_logits` for the arguments.
 
     Examples
     --------
@@ -158,11 +129,7 @@ class BCEWithLogitsLoss(_WeightedLoss):
 
 
 class MSELoss(_Loss):
-    """(x − y)²; see `functional.mse_loss`.
-
-    Parameters
-    ----------
-    reduction : {"mean", "sum", "none"}
+    """(x − y)²; see `functional.mse_loss` for `reduction`.
 
     Examples
     --------
@@ -179,10 +146,6 @@ class MSELoss(_Loss):
 class L1Loss(_Loss):
     """|x − y|; see `functional.l1_loss`.
 
-    Parameters
-    ----------
-    reduction : {"mean", "sum", "none"}
-
     Examples
     --------
     >>> import minigrad as mg
@@ -196,13 +159,7 @@ class L1Loss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """(x − y)² / 2β where |x − y| < β, else |x − y| − β/2; see `functional.smooth_l1_loss`.
-
-    Parameters
-    ----------
-    reduction : {"mean", "sum", "none"}
-    beta : float
-        Where the parabola meets the straight lines.
+    """(x − y)² / 2β where |x − y| < β, else |x − y| − β/2; see `functional.smooth_l1_loss` for the arguments.
 
     Examples
     --------
@@ -221,13 +178,7 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """(x − y)² / 2 where |x − y| < δ, else δ (|x − y| − δ/2); see `functional.huber_loss`.
-
-    Parameters
-    ----------
-    reduction : {"mean", "sum", "none"}
-    delta : float
-        δ, where the parabola meets the straight lines.
+    """(x − y)² / 2 where |x − y| < δ, else δ (|x − y| − δ/2); see `functional.huber_loss` for the arguments.
 
     Examples
     --------
@@ -246,13 +197,7 @@ class HuberLoss(_Loss):
 
 
 class KLDivLoss(_Named):
-    """y (log y − x) for log-probabilities x and probabilities y; see `functional.kl_div`.
-
-    Parameters
-    ----------
-    reduction : {"mean", "batchmean", "sum", "none"}
-    log_target : bool
-        Whether targets are log y.
+    """y (log y − x) for log-probabilities x and probabilities y; see `functional.kl_div` for the arguments.
 
     Examples
     --------
@@ -272,14 +217,7 @@ class KLDivLoss(_Named):
 
 
 class CosineSimilarity(Module):
-    """x·y / (‖x‖ ‖y‖) along an axis; see `functional.cosine_similarity`.
-
-    Parameters
-    ----------
-    dim : int
-        The axis of the vectors.
-    eps : float
-        The least norm to divide by.
+    """x·y / (‖x‖ ‖y‖) along an axis; see `functional.cosine_similarity` for the arguments.
 
     Examples
     --------

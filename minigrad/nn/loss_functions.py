@@ -12,8 +12,6 @@ from minigrad.engine.recording import repeat
 from minigrad.engine.tensor import Tensor
 from minigrad.standard import finfo
 
-# ── losses of probabilities ───────────────────────────────────────────────────────────────────────
-
 
 @rename_arguments
 def binary_cross_entropy(
@@ -107,9 +105,6 @@ def binary_cross_entropy_with_logits(
     positive = labels if pos_weight is None else pos_weight * labels
     loss = _times(positive, softplus(-logits)) + _times(1 - labels, softplus(logits))
     return _reduce(loss if weight is None else loss * weight, reduction)
-
-
-# ── regression losses ─────────────────────────────────────────────────────────────────────────────
 
 
 @rename_arguments
@@ -283,9 +278,6 @@ def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> 
     least = number("cosine_similarity", "eps", eps, 0) ** 2
     x, y = (z / sqrt(maximum(square(z).sum(dim, keepdims=True), least)) for z in (x, y))
     return (x * y).sum(dim)
-
-
-# ── parts ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _times(weight: Tensor, x: Tensor) -> Tensor:

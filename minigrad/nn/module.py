@@ -146,6 +146,10 @@ class Module(Registry):
         self._check_new("_modules", name)
         self._register("_modules", name, module)
 
+    def add_module(self, name: str, module: "Module | None") -> None:
+        """Do the same as `register_module`."""
+        self.register_module(name, module)
+
     # ── traversal ──
 
     def named_children(self) -> Iterator[tuple[str, "Module"]]:
@@ -285,8 +289,6 @@ class Module(Registry):
             _convert(tensor, where, kind if tensor.dtype.kind == "f" else None)
         return self
 
-    # ── state ──
-
     def cpu(self: Self) -> Self:
         """Do the same as ``to("cpu")``."""
         return self.to("cpu")
@@ -295,9 +297,15 @@ class Module(Registry):
         """Do the same as ``to("cuda")``, or ``to("cuda:1")`` for the number 1."""
         return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
 
-    def add_module(self, name: str, module: "Module | None") -> None:
-        """Do the same as `register_module`."""
-        self.register_module(name, module)
+    def float(self: Self) -> Self:
+        """Do the same as ``to("float32")``."""
+        return self.to("float32")
+
+    def double(self: Self) -> Self:
+        """Do the same as ``to("float64")``."""
+        return self.to("float64")
+
+    # ── state ──
 
     def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
         """Return the parameters and persistent buffers by dotted path, as PyTorch names them.
@@ -425,14 +433,6 @@ class Module(Registry):
         return add_hook(self, "backward", hook)
 
     # ── text ──
-
-    def float(self: Self) -> Self:
-        """Do the same as ``to("float32")``."""
-        return self.to("float32")
-
-    def double(self: Self) -> Self:
-        """Do the same as ``to("float64")``."""
-        return self.to("float64")
 
     def extra_repr(self) -> str:
         """Return the text between the parentheses of `repr`; a subclass lists its arguments."""

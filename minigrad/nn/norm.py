@@ -148,14 +148,10 @@ class RMSNorm(Module):
 
     Parameters
     ----------
-    normalized_shape : int or sequence of int
-        The trailing shape to normalize over.
+    normalized_shape, elementwise_affine, device, dtype
+        As in `LayerNorm`, without a `bias`.
     eps : float or None
         ε, added to the mean square; None for the machine epsilon of the input's dtype.
-    elementwise_affine : bool
-        Whether the layer has a `weight`, with one entry per element.
-    device, dtype
-        As in `Linear`.
 
     Attributes
     ----------

@@ -328,9 +328,6 @@ def weight_standardization(weight: Tensor, eps: float = 1e-5, dim: int = 0) -> T
     return moveaxis(layer_norm(rows, rows.shape[1:], eps=eps), 0, dim)
 
 
-# ── parts ─────────────────────────────────────────────────────────────────────────────────────────
-
-
 def check_floats(op: str, x: Tensor, name: str = "x") -> Tensor:
     """Convert x to a tensor, which must have floats."""
     if x is None:

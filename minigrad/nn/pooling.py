@@ -26,20 +26,7 @@ class _Pool(Module):
 
 
 class MaxPool2d(_Pool):
-    """The largest element of each window of each channel.
-
-    Parameters
-    ----------
-    kernel_size : int or pair of int
-        Rows and columns of a window.
-    stride : int or pair of int, optional
-        The distance between windows; by default `kernel_size`.
-    padding, dilation : int or pair of int
-        How far windows extend past the borders; the distance between the elements of one window.
-    return_indices : bool
-        Whether to return also where the largest elements are: in x of W columns, at ``row * W + column``.
-    ceil_mode : bool
-        Whether to include an incomplete last window.
+    """The largest element of each window of each channel; see `functional.max_pool2d` for the arguments.
 
     Raises
     ------
@@ -71,16 +58,7 @@ class MaxPool2d(_Pool):
 
 
 class AvgPool2d(_Pool):
-    """The mean of each window of each channel.
-
-    Parameters
-    ----------
-    kernel_size, stride, padding, ceil_mode
-        As in `MaxPool2d`.
-    count_include_pad : bool
-        Whether to count the zeros of the padding in the mean.
-    divisor_override : int, optional
-        The divisor of the sums, instead of the number of elements.
+    """The mean of each window of each channel; see `functional.avg_pool2d` for the arguments.
 
     Raises
     ------
@@ -215,15 +193,7 @@ class Identity(Module):
 
 
 class Upsample(Module):
-    """Resizes images or sequences; see `functional.interpolate`.
-
-    Parameters
-    ----------
-    size : int or sequence of int, optional
-    scale_factor : float or sequence of float, optional
-        In place of `size`.
-    mode : {"nearest", "linear", "bilinear"}
-    align_corners : bool, optional
+    """Resizes images or sequences; see `functional.interpolate` for the arguments.
 
     Examples
     --------

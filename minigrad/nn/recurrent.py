@@ -4,11 +4,7 @@ from typing import Literal
 
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer
-from minigrad.engine.ops.join import split
-from minigrad.engine.ops.recurrent import Cell, gate
 from minigrad.engine.tensor import Tensor
-from minigrad.nn import functional as F
-from minigrad.nn.module import Module
 from minigrad.nn.sequences import Lengths, Sequences
 
 
@@ -135,11 +131,6 @@ class RNN(Sequences):
         """
         output, (h_n,) = self._run(x, [hx], lengths)
         return output, h_n
-
-    def _batch_step(
-        self, cell: Cell, x: Tensor, u: Tensor, states: tuple[Tensor, ...], norms: dict[str, Module], time: int
-    ) -> tuple[Tensor, ...]:
-        return ((F.tanh if self.nonlinearity == "tanh" else F.relu)(x + u),)
 
 
 class LSTM(Sequences):
@@ -277,13 +268,6 @@ class LSTM(Sequences):
         output, (h_n, c_n) = self._run(x, [*self._pair(hx)], lengths)
         return output, (h_n, c_n)
 
-    def _batch_step(
-        self, cell: Cell, x: Tensor, u: Tensor, states: tuple[Tensor, ...], norms: dict[str, Module], time: int
-    ) -> tuple[Tensor, ...]:
-        i, f, g, o = split(x + u, 4, axis=-1)
-        c = gate(cell, f) * states[1] + gate(cell, i) * F.tanh(g)
-        return gate(cell, o) * F.tanh(norms["bn_c"](c, time)), c
-
 
 class GRU(Sequences):
     """A network of gated recurrent units over sequences.
@@ -383,10 +367,3 @@ class GRU(Sequences):
         """Run over a batch of sequences; parameters and results as in ``RNN.forward``."""
         output, (h_n,) = self._run(x, [hx], lengths)
         return output, h_n
-
-    def _batch_step(
-        self, cell: Cell, x: Tensor, u: Tensor, states: tuple[Tensor, ...], norms: dict[str, Module], time: int
-    ) -> tuple[Tensor, ...]:
-        (x_r, x_z, x_n), (u_r, u_z, u_n) = split(x, 3, axis=-1), split(u, 3, axis=-1)
-        z, n = gate(cell, x_z + u_z), F.tanh(x_n + gate(cell, x_r + u_r) * u_n)
-        return (((1.0 - z) * states[0] + z * n if cell.swap else (1.0 - z) * n + z * states[0]),)

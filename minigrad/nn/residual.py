@@ -73,11 +73,9 @@ class DeepNorm(LayerNorm):
 
     Parameters
     ----------
-    normalized_shape : int or sequence of int
-        The trailing shape to normalize over.
     alpha : float
         α, the scale of the residual.
-    eps, elementwise_affine, bias, device, dtype
+    normalized_shape, eps, elementwise_affine, bias, device, dtype
         As in `LayerNorm`.
 
     Attributes

@@ -7,10 +7,10 @@ from typing import TypeAlias
 from minigrad.creation import arange, zeros
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, number
-from minigrad.engine.ops.join import concat, stack, unstack
+from minigrad.engine.ops.join import concat, split, stack, unstack
 from minigrad.engine.ops.layout import flip
 from minigrad.engine.ops.logic import where
-from minigrad.engine.ops.recurrent import GATES, Cell, projected, recurrent
+from minigrad.engine.ops.recurrent import GATES, Cell, gate, projected, recurrent
 from minigrad.engine.ops.recurrent import Lengths as CheckedLengths
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
@@ -153,7 +153,15 @@ class Sequences(Recurrent):
         self, cell: Cell, x: Tensor, u: Tensor, states: tuple[Tensor, ...], norms: dict[str, Module], time: int
     ) -> tuple[Tensor, ...]:
         """Return the next states, from the normalized contributions of the input and of the state."""
-        raise NotImplementedError
+        if self.kind == "rnn":
+            return ((F.tanh if self.nonlinearity == "tanh" else F.relu)(x + u),)
+        if self.kind == "lstm":
+            i, f, g, o = split(x + u, 4, axis=-1)
+            c = gate(cell, f) * states[1] + gate(cell, i) * F.tanh(g)
+            return gate(cell, o) * F.tanh(norms["bn_c"](c, time)), c
+        (x_r, x_z, x_n), (u_r, u_z, u_n) = split(x, 3, axis=-1), split(u, 3, axis=-1)
+        z, n = gate(cell, x_z + u_z), F.tanh(x_n + gate(cell, x_r + u_r) * u_n)
+        return (((1.0 - z) * states[0] + z * n if cell.swap else (1.0 - z) * n + z * states[0]),)
 
 
 def _reverse(x: Tensor, lengths: CheckedLengths | None) -> Tensor:

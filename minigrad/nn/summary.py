@@ -116,25 +116,6 @@ def summary(model: Module, input_shape: Shape | Tensor | Sequence[Shape | Tensor
     Total parameters: 7,850
     Trainable: 7,850
     Not trainable: 0
-
-    A model with two inputs, each with an open batch size:
-
-    >>> class Beside(nn.Module):
-    ...     def __init__(self):
-    ...         super().__init__()
-    ...         self.words, self.pixels = nn.Linear(50, 4), nn.Linear(64, 4)
-    ...
-    ...     def forward(self, words, pixels):
-    ...         return self.words(words) + self.pixels(pixels)
-    >>> nn.summary(Beside(), [(None, 50), (None, 64)])
-    Layer (type)     Output shape  Parameters
-    =========================================
-    words (Linear)   (None, 4)            204
-    pixels (Linear)  (None, 4)            260
-    =========================================
-    Total parameters: 464
-    Trainable: 464
-    Not trainable: 0
     """
     if not isinstance(model, Module):
         raise TypeError(f"[summary] expected a Module, got {type(model).__name__}")

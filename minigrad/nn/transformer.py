@@ -269,11 +269,8 @@ class TransformerDecoder(_Stack):
 
     Parameters
     ----------
-    decoder_layer : Module
-        Copied `num_layers` times: all copies begin with the same parameters, as in PyTorch.
-    num_layers : int
-    norm : Module, optional
-        Applied to the result; needed after layers with `norm_first`.
+    decoder_layer, num_layers, norm
+        As in `TransformerEncoder`.
 
     Examples
     --------
