@@ -70,7 +70,7 @@ def binary_cross_entropy_with_logits(
     """Binary cross-entropy of σ(z): loss = w (q y log(1 + e^−z) + (1 − y) log(1 + e^z)).
 
     The logarithms are softplus(−z) and softplus(z), which do not overflow for any z. Nothing is subtracted, so even a
-    loss near zero keeps its digits.
+    loss near zero keeps its digits. Errors are as for `binary_cross_entropy`.
 
     Parameters
     ----------
@@ -85,11 +85,6 @@ def binary_cross_entropy_with_logits(
     -------
     Tensor
         A scalar, or the shape of `logits` for "none".
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `binary_cross_entropy` does.
 
     Examples
     --------

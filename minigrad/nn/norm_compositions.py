@@ -85,7 +85,7 @@ def scale_norm(x: Tensor, weight: Tensor, eps: float = 1e-5) -> Tensor:
 def film(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """Feature-wise linear modulation: y = γ x + β, with a scale γ and a shift β for each channel of each sample.
 
-    Perez et al. 2018, https://arxiv.org/abs/1709.07871, equation 2.
+    Perez et al. 2018, https://arxiv.org/abs/1709.07871, equation 2. Errors are as for `dynamic_tanh`.
 
     Parameters
     ----------
@@ -93,11 +93,6 @@ def film(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         ``(N, C, ...)``, floats; the result has this shape.
     scale, shift : Tensor
         ``(N, C)``: γ and β, computed from the condition of each sample.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `dynamic_tanh` does.
 
     Examples
     --------
@@ -197,7 +192,7 @@ def tlu(x: Tensor, threshold: Tensor) -> Tensor:
     """Thresholded linear unit: y = max(x, τ), with a threshold τ per channel.
 
     Singh, Krishnan 2020, https://arxiv.org/abs/1911.09737, where it follows `filter_response_norm`, which computes it
-    too if it is given τ.
+    too if it is given τ. Errors are as for `dynamic_tanh`.
 
     Parameters
     ----------
@@ -205,11 +200,6 @@ def tlu(x: Tensor, threshold: Tensor) -> Tensor:
         ``(N, C, ...)``, floats; the result has this shape.
     threshold : Tensor
         ``(C,)``: τ.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `dynamic_tanh` does.
 
     Examples
     --------
@@ -226,7 +216,7 @@ def tlu(x: Tensor, threshold: Tensor) -> Tensor:
 def layer_scale(x: Tensor, weight: Tensor) -> Tensor:
     """Scale each feature of a residual branch: y = λ x, where x is what the branch computed.
 
-    Touvron et al. 2021, https://arxiv.org/abs/2103.17239, section 2.
+    Touvron et al. 2021, https://arxiv.org/abs/2103.17239, section 2. Errors are as for `dynamic_tanh`.
 
     Parameters
     ----------
@@ -234,11 +224,6 @@ def layer_scale(x: Tensor, weight: Tensor) -> Tensor:
         ``(..., C)``, floats; the result has this shape.
     weight : Tensor
         ``(C,)``: λ.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `dynamic_tanh` does.
 
     Examples
     --------

@@ -164,7 +164,7 @@ class LSTM(Sequences):
         h_t = σ(o) tanh(BN_c(c_t))
 
     The gates are blocks of `hidden_size` rows of the weights, in the order i, f, g, o. A plain version of one step is
-    ``lstm_step`` in ``minigrad.engine.ops.recurrent`` (source: ``cext/ops/recurrent.pyx``).
+    ``lstm_step`` in ``minigrad.engine.ops.recurrent`` (source: ``cext/ops/recurrent.pyx``). Errors are as for `RNN`.
 
     Parameters
     ----------
@@ -207,11 +207,6 @@ class LSTM(Sequences):
         them, so hooks on them are not called. With ``norm="rms"`` the names of all norms begin with ``rms``.
     bn_ih_l0, bn_hh_l0, bn_c_l0 : RecurrentBatchNorm1d
         With ``norm="batch"``: of ``4 hidden_size`` features, γ alone, and of ``hidden_size`` features, with β.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `RNN`.
 
     Examples
     --------
@@ -301,7 +296,7 @@ class GRU(Sequences):
         r, z, n = σ(a_r + u_r), σ(a_z + u_z), tanh(a_n + r u_n)
 
     The gates are blocks of `hidden_size` rows of the weights, in the order r, z, n. A plain version of one step is
-    ``gru_step`` in ``minigrad.engine.ops.recurrent`` (source: ``cext/ops/recurrent.pyx``).
+    ``gru_step`` in ``minigrad.engine.ops.recurrent`` (source: ``cext/ops/recurrent.pyx``). Errors are as for `RNN`.
 
     Parameters
     ----------
@@ -333,11 +328,6 @@ class GRU(Sequences):
         called. With ``norm="rms"`` their names begin with ``rms``.
     bn_ih_l0, bn_hh_l0 : RecurrentBatchNorm1d
         With ``norm="batch"``: γ of ``(3 hidden_size,)``.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `RNN`.
 
     Examples
     --------
