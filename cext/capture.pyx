@@ -27,7 +27,7 @@ from minigrad.engine.surroundings import surroundings
 from minigrad.engine.node import checks_gradients
 from minigrad.engine.listener cimport Listener, current_listener, set_listener
 from minigrad.engine.node cimport Node, recording
-from minigrad.engine.trees import mapped
+from minigrad.engine.trees import map_tensors
 
 cdef extern from "Python.h":
     PyObject* PyList_GET_ITEM(object items, Py_ssize_t i)   # borrowed
@@ -286,7 +286,7 @@ cdef class Step:
         cdef Known place
         self.arguments, self.recording, self.outputs = [twin(x) for x in tensors], Recording(watch), []
         copies = iter(self.arguments)
-        args, kwargs = mapped(lambda x: next(copies), args), mapped(lambda x: next(copies), kwargs)
+        args, kwargs = map_tensors(lambda x: next(copies), args), map_tensors(lambda x: next(copies), kwargs)
         before = [x.buffer.version for x in tensors]
         if not self.recording.begin():
             self.recording = None

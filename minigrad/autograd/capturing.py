@@ -11,7 +11,7 @@ from minigrad.engine.calls import CaptureError
 from minigrad.engine.capture import Step, is_watched, key_of
 from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.tensor import Tensor
-from minigrad.engine.trees import mapped
+from minigrad.engine.trees import map_tensors
 
 __all__ = ["CaptureError", "Captured", "capture"]
 
@@ -148,7 +148,7 @@ class Captured(Generic[Parameters, Result]):
 
 def detach_all(tree: Any) -> Any:
     """The same result without history."""
-    return mapped(lambda x: x.detach() if x.requires_grad and not x.is_leaf else x, tree)
+    return map_tensors(lambda x: x.detach() if x.requires_grad and not x.is_leaf else x, tree)
 
 
 def capture(

@@ -9,7 +9,7 @@ from minigrad.engine.modes import enable_grad
 from minigrad.engine.node import is_grad_enabled
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tensor import Tensor
-from minigrad.engine.trees import leaves, mapped
+from minigrad.engine.trees import leaves, map_tensors
 
 __all__ = ["hvp", "jvp"]
 
@@ -19,7 +19,7 @@ def _arguments(op: str, f: Callable[..., Any], x: Any, v: Any, called: str) -> t
     if not callable(f):
         raise TypeError(f"[{op}] expected a function, got {kind_of(f)}")
     args, vectors = (tuple(t) if isinstance(t, tuple | list) else (t,) for t in (x, v))
-    if mapped(lambda t: 0, args) != mapped(lambda t: 0, vectors):
+    if map_tensors(lambda t: 0, args) != map_tensors(lambda t: 0, vectors):
         raise TypeError(f"[{op}] expected {called} in the structure of the inputs, got {kind_of(v)} for {kind_of(x)}")
     points, found = leaves(args), leaves(vectors)
     for k, (point, vector) in enumerate(zip(points, found, strict=True)):
@@ -100,7 +100,7 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
     args, vectors = _arguments("jvp", f, primals, tangents, "tangents")
     recorded = is_grad_enabled()
     with enable_grad():
-        args = mapped(lambda x: _make_fresh(x, recorded), args)
+        args = map_tensors(lambda x: _make_fresh(x, recorded), args)
         value = f(*args)
         points, ys = leaves(args), leaves(value)
         for y in ys:
@@ -108,7 +108,7 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
                 raise TypeError(f"[jvp] expected a function that returns tensors, got {kind_of(y)}")
         recorded = recorded and _depends_on_others(ys, points, vectors)
         found = iter(_push(ys, points, vectors, recorded))
-    return (value if recorded else mapped(Tensor.detach, value)), mapped(lambda y: next(found), value)
+    return (value if recorded else map_tensors(Tensor.detach, value)), map_tensors(lambda y: next(found), value)
 
 
 def hvp(f: Callable[..., Tensor], x: Any, v: Any) -> Any:
@@ -143,7 +143,7 @@ def hvp(f: Callable[..., Tensor], x: Any, v: Any) -> Any:
     args, vectors = _arguments("hvp", f, x, v, "a vector")
     recorded = is_grad_enabled()
     with enable_grad():
-        args = mapped(lambda point: _make_fresh(point, recorded), args)
+        args = map_tensors(lambda point: _make_fresh(point, recorded), args)
         y, points = f(*args), leaves(args)
         if not isinstance(y, Tensor):
             raise TypeError(f"[hvp] expected a function that returns a tensor, got {kind_of(y)}")
@@ -152,5 +152,5 @@ def hvp(f: Callable[..., Tensor], x: Any, v: Any) -> Any:
         recorded = recorded and _depends_on_others([y], points, vectors)
         back = grad(y, points, create_graph=True, allow_unused=True) if y.requires_grad else [None] * len(points)
         rows = iter(_pull(back, points, vectors, recorded))
-    product = mapped(lambda point: next(rows), args)
+    product = map_tensors(lambda point: next(rows), args)
     return type(x)(product) if isinstance(x, list) else product if isinstance(x, tuple) else product[0]

@@ -29,7 +29,7 @@ from minigrad.engine.node import GradientError, is_grad_enabled
 from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.ops.random import get_state, set_state
 from minigrad.engine.tensor import Tensor
-from minigrad.engine.trees import leaves, mapped
+from minigrad.engine.trees import leaves, map_tensors
 from minigrad.engine.writes import note_write
 from minigrad.nn.module import Module
 from minigrad.optim.optimizer import checks_before_step
@@ -127,13 +127,13 @@ def at_outputs(output: Any, share: Share) -> Any:
                 f"[DataParallel] {world().where()}expected tensors in tuples, lists or dicts as the outputs of the "
                 f"model, got {kind_of(leaf)}, whose gradient would not be weighted"
             )
-    return mapped(lambda y: Weighted.apply(y, share, True) if y.requires_grad else y, output)
+    return map_tensors(lambda y: Weighted.apply(y, share, True) if y.requires_grad else y, output)
 
 
 def at_inputs(arguments: Any, share: Share) -> Any:
     if not any(isinstance(x, Tensor) and x.requires_grad for x in leaves(arguments)):
         return arguments
-    return mapped(lambda x: Weighted.apply(x, share, False) if x.requires_grad else x, arguments)
+    return map_tensors(lambda x: Weighted.apply(x, share, False) if x.requires_grad else x, arguments)
 
 
 class Listener:

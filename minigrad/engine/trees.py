@@ -6,16 +6,16 @@ from typing import Any
 from minigrad.engine.tensor import Tensor
 
 
-def mapped(f: Callable[[Tensor], Any], tree: Any) -> Any:
+def map_tensors(f: Callable[[Tensor], Any], tree: Any) -> Any:
     """Return the same structure of tuples, lists and dicts, with each tensor x replaced by f(x)."""
     if isinstance(tree, Tensor):
         return f(tree)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(mapped(f, part) for part in tree))
+        return type(tree)(*(map_tensors(f, part) for part in tree))
     if isinstance(tree, tuple | list):
-        return type(tree)(mapped(f, part) for part in tree)
+        return type(tree)(map_tensors(f, part) for part in tree)
     if isinstance(tree, dict):
-        return type(tree)((key, mapped(f, part)) for key, part in tree.items())
+        return type(tree)((key, map_tensors(f, part)) for key, part in tree.items())
     return tree
 
 
