@@ -20,7 +20,7 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-SIGNATURES = 100  # whose calls are counted before one of them is recorded
+SIGNATURES = 100  # the calls of this many signatures are counted before a recording
 
 
 class Methods(dict[tuple[int, int], Any]):
@@ -41,7 +41,7 @@ class Captured(Generic[Parameters, Result]):
 
     def __init__(self, function: Callable[Parameters, Result], warmup: int, limit: int) -> None:
         self._function, self._warmup, self._limit = function, warmup, limit
-        self._calls: dict[Any, int] = {}  # by signature, those before the recording
+        self._calls: dict[Any, int] = {}  # the number of calls before the recording, by signature
         self._steps: dict[Any, list[Step]] = {}
         self._last: Step | None = None
         self._warned: set[str] = set()

@@ -46,7 +46,7 @@ LARGEST_BUFFER = 1 << 16  # bytes: comparing more in each call would take longer
 DYNAMIC = {"getattr", "hasattr", "vars", "__dict__", "__getattribute__", "attrgetter"}
 # Methods that no name in the code leads to: `Module` and `Function` call some, Python the special ones.
 IMPLICIT = {"forward", "backward"}
-CONSTRUCTION = {"__init__", "__new__", "__post_init__"}  # run where the class is named
+CONSTRUCTION = {"__init__", "__new__", "__post_init__"}  # naming the class runs these
 UNUSED = {"__repr__", "__str__", "__format__", "__getstate__", "__setstate__", "__reduce__", "__del__"}
 COMPARISONS = {"__eq__", "__lt__", "__le__", "__gt__", "__ge__"}  # `dataclass` makes methods that read all attributes
 REGISTRIES = ("_parameters", "_buffers", "_modules")  # names only; the objects are attributes
@@ -156,11 +156,11 @@ class Search:
         self.read |= names
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             self.note("cell", cell, "", f"the variable {name}")
-            with suppress(ValueError):  # it is empty
+            with suppress(ValueError):  # the cell is empty
                 self.reach(cell.cell_contents, name)
         self.look_up(f.__globals__, names, "the global variable {}")
         self.look_up(vars(f), self.names, f"{f.__name__}.{{}}")
-        for name in names - f.__globals__.keys():  # modules that it imports itself
+        for name in names - f.__globals__.keys():  # the function may import modules itself
             for path in (name, f"{f.__globals__.get('__package__')}.{name}"):
                 self.reach(sys.modules.get(path), path)
         self.note("slot", f, "__code__", f"the code of {f.__name__}")  # notebooks that reload modules replace these
@@ -245,5 +245,5 @@ def fits_comparison(x: Any) -> bool:
 def members(x: Any) -> dict[str, Any]:
     try:
         return vars(x)
-    except TypeError:  # it has none
+    except TypeError:  # x has no __dict__
         return {}

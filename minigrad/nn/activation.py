@@ -301,10 +301,7 @@ class _AlongAxis(Module):
 class GLU(_AlongAxis):
     """a σ(b), where a and b are the halves of x along one axis (Dauphin et al. 2017, https://arxiv.org/abs/1612.08083).
 
-    Parameters
-    ----------
-    axis, dim : int, optional
-        The axis, under either name; the last one by default.
+    `axis` and `dim` are as in `Softmax`.
 
     Examples
     --------
@@ -337,12 +334,7 @@ class Softmax(_AlongAxis):
 
 
 class LogSoftmax(_AlongAxis):
-    """x − log Σ eˣ along one axis, computed without overflow.
-
-    Parameters
-    ----------
-    axis, dim : int, optional
-        The axis along which eʸ sums to one, under either name; the last one by default.
+    """x − log Σ eˣ along one axis, computed without overflow; `axis` and `dim` as in `Softmax`.
 
     Examples
     --------

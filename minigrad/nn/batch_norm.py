@@ -222,17 +222,12 @@ class BatchRenorm1d(_BatchRenorm, BatchNorm1d):
     Parameters
     ----------
     num_features, eps, momentum, affine, device, dtype, bias, weight, unbiased_running_var
-        As in `BatchNorm1d`; the default `momentum` is the paper's.
+        As in `BatchNorm1d`, whose state it loads; the default `momentum` is the paper's. The running variance averages
+        the variance, while the paper averages σ.
     r_max : float
         The limit of r, at least 1.
     d_max : float
         The limit of d, at least 0.
-
-    Attributes
-    ----------
-    weight, bias, running_mean, running_var, num_batches_tracked
-        As in `BatchNorm1d`, whose state it loads. The running variance averages the variance, while the paper averages
-        σ.
 
     Raises
     ------
@@ -339,7 +334,7 @@ class RecurrentBatchNorm1d(_ChannelNorm):
         if not self.training and not int(self.num_batches_tracked[step]):
             trained = self.num_batches_tracked[:step].nonzero()[0]
             step = int(trained[-1]) if trained.size else step
-        # a step that has seen only empty batches has no statistics
+        # A step that has seen only empty batches has no statistics.
         count = self.num_batches_tracked[step] if x.size else None
         return self._normalize(x, self.running_mean[step], self.running_var[step], count)
 
@@ -365,7 +360,7 @@ class _InstanceNorm(_ChannelNorm):
         """Return a tensor of the shape of `x`, which may lack the batch axis."""
         self._check(x)
         single = x.ndim == len(self.layouts[0])
-        # unused even if they exist when tracking was switched off after construction
+        # The statistics exist but are not used if tracking was switched off after construction.
         mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
         y = F.instance_norm(
             x.expand_dims(0) if single else x, mean, var, self.weight, self.bias, self.training or mean is None,

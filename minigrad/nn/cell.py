@@ -41,11 +41,7 @@ class RNNCell(_StepCell):
 
         h' = f(W_ih x + b_ih + W_hh h + b_hh)
 
-    With ``norm="layer"`` (Ba, Kiros, Hinton 2016, https://arxiv.org/abs/1607.06450, equation 4)::
-
-        h' = f(LN(W_ih x + b_ih + W_hh h + b_hh))
-
-    with LN, and RMS for ``norm="rms"``, as in `RNN`.
+    With a norm it is the step of `RNN` with this norm.
 
     Parameters
     ----------
@@ -99,20 +95,14 @@ class LSTMCell(_StepCell):
         c' = σ(f) c + σ(i) tanh(g)
         h' = σ(o) tanh(c')
 
-    With ``norm="layer"`` (Ba, Kiros, Hinton 2016, https://arxiv.org/abs/1607.06450, equations 20 to 22)::
-
-        i, f, g, o = LN_ih(W_ih x) + LN_hh(W_hh h) + b_ih
-        c' = σ(f) c + σ(i) tanh(g)
-        h' = σ(o) tanh(LN_c(c'))
-
-    with LN, RMS for ``norm="rms"``, and the variants `norm_each_gate` and `carry_norm` as in `LSTM`.
+    With a norm, and with `norm_each_gate` and `carry_norm`, it is the step of `LSTM` with these options.
 
     Parameters
     ----------
     input_size, hidden_size, bias, norm_each_gate, carry_norm, forget_bias, gate_activation, eps, device, dtype
         As in `LSTM`.
     norm : {None, "layer", "rms"}
-        What to normalize, as above.
+        What to normalize.
 
     Attributes
     ----------
@@ -164,20 +154,14 @@ class GRUCell(_StepCell):
         n = tanh(W_in x + b_in + r (W_hn h + b_hn))
         h' = (1 − z) n + z h
 
-    With ``norm="layer"`` (Ba, Kiros, Hinton 2016, https://arxiv.org/abs/1607.06450, equations 25 to 27)::
-
-        r, z = σ(LN_ih(W_ir x, W_iz x) + LN_hh(W_hr h, W_hz h))
-        n = tanh(LN_in(W_in x) + r LN_hn(W_hn h))
-        h' = (1 − z) h + z n
-
-    with LN, RMS for ``norm="rms"``, and `convention`, which selects the last line, as in `GRU`.
+    With a norm, and with `convention`, it is the step of `GRU` with these options.
 
     Parameters
     ----------
     input_size, hidden_size, bias, convention, gate_activation, eps, device, dtype
         As in `GRU`.
     norm : {None, "layer", "rms"}
-        What to normalize, as above.
+        What to normalize.
 
     Attributes
     ----------

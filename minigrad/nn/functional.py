@@ -178,7 +178,9 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(labels.max().item()) + 1
     if num_classes < 1:
         raise ValueError(f"[one_hot] expected at least one class, got {num_classes} for {labels.size} labels")
-    classes = arange(num_classes, dtype="int64", device=labels.device)  # first, as it rejects counts beyond int64
+    classes = arange(
+        num_classes, dtype="int64", device=labels.device
+    )  # this comes first: it rejects counts beyond int64
     labels = numbered("[one_hot] expected labels", labels, num_classes)
     return (expand_dims(labels, -1) == classes).astype("int64")
 

@@ -125,7 +125,7 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
         raise ValueError(f"[trunc_normal_] expected std > 0 and a < b, got {std}, {a} and {b}")
     low, high = ((bound - mean) / (std * math.sqrt(2)) for bound in (a, b))
     u = random.uniform(math.erf(low), math.erf(high), tensor.shape, dtype="float64")
-    # beyond 6 in units of √2 standard deviations, the distribution function is 0 or 1 in float64
+    # Beyond 6 in units of √2 standard deviations, the distribution function is 0 or 1 in float64.
     left = full_like(u, max(low, min(-6.0, high)))
     right = full_like(u, min(high, max(6.0, low)))
     for _ in range(54 if tensor.dtype == "float64" else 30):
@@ -273,14 +273,9 @@ def kaiming_normal_(tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlin
 def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Fill with a random matrix of orthonormal rows or columns (whichever are fewer), times `gain`.
 
-    Axes after the first are flattened into one (Saxe et al. 2013, https://arxiv.org/abs/1312.6120). The matrix is
-    uniformly distributed: it is Q in the QR decomposition of a matrix of normal numbers, with the signs of R's diagonal
-    (https://arxiv.org/abs/math-ph/0609050).
-
-    Raises
-    ------
-    ValueError
-        If the tensor has fewer than two axes.
+    There are at least two axes; those after the first are flattened into one (Saxe et al. 2013,
+    https://arxiv.org/abs/1312.6120). The matrix is uniformly distributed: it is Q in the QR decomposition of a matrix of
+    normal numbers, with the signs of R's diagonal (https://arxiv.org/abs/math-ph/0609050).
 
     Examples
     --------
@@ -405,7 +400,7 @@ def _fans(op: str, tensor: Tensor) -> tuple[int, int]:
     if tensor.ndim < 2:
         raise ValueError(f"[{op}] expected at least two axes, got shape {tensor.shape}")
     kernel = math.prod(tensor.shape[2:])
-    # at least 1, so that an empty tensor causes no division by zero
+    # A factor of 0 for an empty tensor would cause a division by zero.
     return max(1, tensor.shape[1] * kernel), max(1, tensor.shape[0] * kernel)
 
 

@@ -111,5 +111,5 @@ def _resize(x: Tensor, axis: int, n: int, new: int, step: float, mode: str, corn
     shape = (new,) + (1,) * (x.ndim - 1 - axis)
     weight = computed((exact - low).reshape(shape), x.dtype, x.device)
     first, second = (take(x, computed(k, device=x.device), axis) for k in (low, np.minimum(low + 1, n - 1)))
-    # An infinite neighbour does not count where its weight is 0.
+    # An infinite neighbor does not count where its weight is 0.
     return first * (1 - weight) + where(weight == 0, 0, second) * weight

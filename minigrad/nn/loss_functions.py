@@ -54,8 +54,7 @@ def binary_cross_entropy(
     True
     """
     op = "binary_cross_entropy"
-    check_reduction(op, reduction)
-    _check_pair(op, probs, labels)
+    _check_pair(op, probs, labels, reduction)
     _check_unit_interval(op, "probabilities", probs)
     _check_unit_interval(op, "labels", labels)
     loss = -(labels * _bounded_log(probs) + (1 - labels) * _bounded_log(1 - probs))
@@ -94,8 +93,7 @@ def binary_cross_entropy_with_logits(
     [100.0, 0.0]
     """
     op = "binary_cross_entropy_with_logits"
-    check_reduction(op, reduction)
-    _check_pair(op, logits, labels)
+    _check_pair(op, logits, labels, reduction)
     _check_unit_interval(op, "labels", labels)
     positive = labels if pos_weight is None else pos_weight * labels
     loss = _times(positive, softplus(-logits)) + _times(1 - labels, softplus(logits))
@@ -130,8 +128,7 @@ def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     >>> mg.nn.functional.mse_loss(mg.tensor([1.0, 3.0]), mg.tensor([0.0, 0.0])).item()
     5.0
     """
-    check_reduction("mse_loss", reduction)
-    _check_pair("mse_loss", x, target)
+    _check_pair("mse_loss", x, target, reduction)
     return _reduce(squared_difference(x, target), reduction)
 
 
@@ -145,8 +142,7 @@ def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     >>> mg.nn.functional.l1_loss(mg.tensor([1.0, -3.0]), mg.tensor([0.0, 0.0]), reduction="sum").item()
     4.0
     """
-    check_reduction("l1_loss", reduction)
-    _check_pair("l1_loss", x, target)
+    _check_pair("l1_loss", x, target, reduction)
     return _reduce(absolute(x - target), reduction)
 
 
@@ -169,8 +165,7 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: flo
     >>> mg.nn.functional.smooth_l1_loss(mg.tensor([0.5, 3.0]), mg.tensor([0.0, 0.0]), reduction="none").tolist()
     [0.125, 2.5]
     """
-    check_reduction("smooth_l1_loss", reduction)
-    _check_pair("smooth_l1_loss", x, target)
+    _check_pair("smooth_l1_loss", x, target, reduction)
     beta = number("smooth_l1_loss", "beta", beta, 0)
     if beta == 0:
         return l1_loss(x, target, reduction)
@@ -196,8 +191,7 @@ def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float 
     >>> mg.nn.functional.huber_loss(mg.tensor([1.0, 5.0]), mg.tensor([0.0, 0.0]), "none", delta=2.0).tolist()
     [0.5, 8.0]
     """
-    check_reduction("huber_loss", reduction)
-    _check_pair("huber_loss", x, target)
+    _check_pair("huber_loss", x, target, reduction)
     delta = check_delta("huber_loss", delta)
     if delta > finfo(x.dtype).max:
         return _reduce(squared_difference(x, target) / 2, reduction)
@@ -236,7 +230,7 @@ def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool 
     0.6931
     """
     check_divergence_reduction("kl_div", reduction)
-    _check_pair("kl_div", x, target)
+    _check_pair("kl_div", x, target, "none")
     if log_target:
         some = target > -math.inf
         y, x = where(some, target, 0), where(some, x, 0)
@@ -309,7 +303,8 @@ def check_float(op: str, x: Tensor) -> None:
         raise TypeError(f"[{op}] expected floats, got {x.dtype}")
 
 
-def _check_pair(op: str, x: Tensor, target: Tensor) -> None:
+def _check_pair(op: str, x: Tensor, target: Tensor, reduction: str) -> None:
+    check_reduction(op, reduction)
     check_float(op, x)
     check_float(op, target)
     if x.shape != target.shape:

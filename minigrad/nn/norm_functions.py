@@ -85,7 +85,7 @@ def apply_batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("[batch_norm] expected running_mean and running_var in evaluation, got None")
-        # copied because the statistics may change before the backward pass
+        # The statistics may change before the backward pass, so it needs copies.
         return batch_norm_eval(x, running_mean.copy(), running_var.copy(), weight, bias, eps)
     n: Any = math.prod(x.shape[:1] + x.shape[2:])
     if over_ranks:
@@ -230,7 +230,7 @@ def instance_norm(
     if not use_input_stats:
         if running_mean is None or running_var is None:
             raise ValueError("[instance_norm] expected running_mean and running_var, got None without use_input_stats")
-        # copied because the statistics may change before the backward pass
+        # The statistics may change before the backward pass, so it needs copies.
         return batch_norm_eval(x, running_mean.copy(), running_var.copy(), weight, bias, eps, "instance_norm")
     y = normalize_instances(x, weight=weight, bias=bias, eps=eps)
     if running_mean is not None and running_var is not None and x.size:
@@ -271,7 +271,7 @@ def _check_statistics(op: str, x: Tensor, axes: int, running_mean: Tensor | None
 
 def _follow(running_mean: Tensor, mean: Tensor, running_var: Tensor, var: Tensor, momentum: float | Tensor) -> None:
     """Move running statistics towards new ones, in place."""
-    if not isinstance(momentum, Tensor) and momentum == 0:  # so that values that are not finite do not change them
+    if not isinstance(momentum, Tensor) and momentum == 0:  # values that are not finite would change them
         return
     for running, new in ((running_mean, mean), (running_var, var)):
         running.copy_((1 - momentum) * running + momentum * new)

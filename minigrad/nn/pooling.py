@@ -93,17 +93,7 @@ class AvgPool2d(_Pool):
 
 
 class AdaptiveAvgPool2d(Module):
-    """The means of a given number of windows that cover each channel evenly.
-
-    Parameters
-    ----------
-    output_size : int or pair of (int or None)
-        Rows and columns of the result; None for those of the input.
-
-    Raises
-    ------
-    ValueError
-        For sizes below 1.
+    """The means of windows that cover each channel evenly; see `functional.adaptive_avg_pool2d` for `output_size`.
 
     Examples
     --------

@@ -76,12 +76,7 @@ class DeepNorm(LayerNorm):
     alpha : float
         α, the scale of the residual.
     normalized_shape, eps, elementwise_affine, bias, device, dtype
-        As in `LayerNorm`.
-
-    Attributes
-    ----------
-    weight, bias : Parameter or None
-        Of shape `normalized_shape`, initialized to ones and zeros.
+        As in `LayerNorm`, which also describes `weight` and `bias`.
 
     Raises
     ------

@@ -96,7 +96,7 @@ class Sequences(Recurrent):
                 raise ValueError(f"[{self.name}] expected a batch with lengths, got an input of shape {given}")
             checked = CheckedLengths(lengths, steps, batch, self.name, x.device)
             alive = (arange(steps, device=x.device).expand_dims(1) < checked.values).expand_dims(2)
-            x = where(alive, x, 0.0)  # so that the padding does not affect the gradients of the weights
+            x = where(alive, x, 0.0)  # padding must not affect the gradients of the weights
         one, count = (batch, self.hidden_size), self.num_layers * (2 if self.bidirectional else 1)
         starts = []  # the initial h and, for an LSTM, the initial c, of each layer and direction
         for state in states:

@@ -45,7 +45,7 @@ class SpectralNorm(Computation):
 
     def value(self, module: Module) -> Tensor:
         w = getattr(module, self.whole)
-        # copied because the next iteration may come before the backward pass
+        # The next iteration may come before the backward pass, which needs these values.
         u, v = (getattr(module, name).copy() for name in self.buffers)
         sigma = (u * (self.matrix(w) @ v)).sum()
         return w / where(sigma == 0, 1.0, sigma)

@@ -18,7 +18,7 @@ class Row(NamedTuple):
     """One layer: its path and class, the shape of its (first) output, and the number of its own parameters."""
 
     layer: str
-    output_shape: tuple[int | None, ...] | None  # None if the layer was not called
+    output_shape: tuple[int | None, ...] | None  # it is None if the layer was not called
     parameters: int
     inside: str | None = None  # the layer that computes this one within its own operations
 

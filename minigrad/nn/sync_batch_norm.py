@@ -14,15 +14,7 @@ class SyncBatchNorm(_BatchNorm):
     different numbers of samples. Each rank sends 2 C + 1 numbers for every rank in the forward pass, and as many in the
     backward pass. In one process, and in evaluation, it is `BatchNorm1d` or `BatchNorm2d`.
 
-    Parameters
-    ----------
-    num_features, eps, momentum, affine, track_running_stats, device, dtype, bias, weight, unbiased_running_var
-        As in `BatchNorm1d`.
-
-    Attributes
-    ----------
-    weight, bias, running_mean, running_var, num_batches_tracked
-        As in `BatchNorm1d`, whose state it loads; the running statistics are the same on all ranks.
+    The arguments and the state are those of `BatchNorm1d`; the running statistics are the same on all ranks.
 
     Raises
     ------

@@ -78,7 +78,7 @@ def clip_grad_norm_(
     if error_if_nonfinite and not math.isfinite(norm):
         raise ValueError(f"[clip_grad_norm_] expected gradients with a finite norm, got {norm}")
     factor = max_norm / (norm + 1e-6)
-    if not factor >= 1:  # so that NaN propagates
+    if not factor >= 1:  # NaN propagates
         with no_grad():
             for grads in by_dtype:
                 scale_(grads, factor)
@@ -90,7 +90,7 @@ def _clip_into(norm: Tensor, *args: Any) -> None:
     norm.fill_(clip_grad_norm_(*args))
 
 
-_clip_into.__name__ = "clip_grad_norm_"  # as a captured step shows the call
+_clip_into.__name__ = "clip_grad_norm_"  # a captured step shows the call by this name
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
