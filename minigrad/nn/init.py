@@ -274,8 +274,8 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Fill with a random matrix of orthonormal rows or columns (whichever are fewer), times `gain`.
 
     There are at least two axes; those after the first are flattened into one (Saxe et al. 2013,
-    https://arxiv.org/abs/1312.6120). The matrix is uniformly distributed: it is Q in the QR decomposition of a matrix of
-    normal numbers, with the signs of R's diagonal (https://arxiv.org/abs/math-ph/0609050).
+    https://arxiv.org/abs/1312.6120). The matrix is uniformly distributed: it is Q in the QR decomposition of a matrix
+    of normal numbers, with the signs of R's diagonal (https://arxiv.org/abs/math-ph/0609050).
 
     Examples
     --------
