@@ -74,7 +74,8 @@ def public_place(where: str) -> str:
 def public_name(path: str) -> str:
     """Return the name of a file for other readers: a page may be published, and must not reveal a machine's folders.
 
-    A file in the current folder is named by its relative path, any other by the last two parts of its path.
+    A file in the current folder is named by its relative path, any other by the last two parts of its path, and a
+    notebook cell as such.
     """
     if "ipykernel" in Path(path).parent.name:
         return "notebook cell"

@@ -102,12 +102,10 @@ class AdaLN(_Modulation):
     ----------
     num_features : int
         C, the size of the last axis of x.
-    condition_features : int
-        D, the number of features of the condition.
     eps : float
         ε, added to the variance.
-    device, dtype
-        As in `Linear`.
+    condition_features, device, dtype
+        As in `FiLM`.
 
     Attributes
     ----------

@@ -408,12 +408,7 @@ class Module(Registry):
             `grad_output` has the gradient of each tensor that `forward` returned, as its result or within a tuple, and
             `grad_input` the gradient of each positional argument; None where there is none. The result of the hook, if
             not None, replaces `grad_input`. If no argument requires grad, all of `grad_input` is None, and the hook is
-            called as soon as `grad_output` is known.
-
-        Returns
-        -------
-        HookHandle
-            Its ``remove()`` removes the hook from later calls.
+            called as soon as `grad_output` is known. ``remove()`` of the handle removes it from later calls.
 
         Raises
         ------

@@ -241,24 +241,18 @@ class LSTM(Sequences):
     def forward(
         self, x: Tensor, hx: tuple[Tensor | None, Tensor | None] | None = None, lengths: Lengths | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Run over a batch of sequences; x, lengths and output are as in ``RNN.forward``.
+        """Run over a batch of sequences; parameters and results as in ``RNN.forward``, but with two states.
 
         Parameters
         ----------
-        x : Tensor
-            ``(T, N, input_size)``, with `batch_first` ``(N, T, input_size)``; without a batch, ``(T, input_size)``.
         hx : (Tensor or None, Tensor or None), optional
             h_0 and c_0, each ``(num_layers D, N, hidden_size)``, without a batch ``(num_layers D, hidden_size)``;
             zeros in place of None.
-        lengths : sequence of int or Tensor, shape (N,), optional
-            The number of steps of each sample.
 
         Returns
         -------
-        output : Tensor
-            Every h_t of the last layer.
-        (h_n, c_n) : (Tensor, Tensor)
-            The states of every layer and direction at each sample's end, in the layout of h_0.
+        output, (h_n, c_n) : Tensor, (Tensor, Tensor)
+            The states of every layer and direction at each sample's end are in the layout of h_0.
         """
         output, (h_n, c_n) = self._run(x, [*self._pair(hx)], lengths)
         return output, (h_n, c_n)

@@ -72,10 +72,8 @@ class TLU(Module):
 
     Parameters
     ----------
-    num_features : int
-        C, the number of channels.
-    device, dtype
-        As in `Linear`.
+    num_features, device, dtype
+        As in `FilterResponseNorm2d`.
 
     Attributes
     ----------

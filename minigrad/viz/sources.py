@@ -17,11 +17,7 @@ ENGINE = Path(__file__).parents[2] / "cext"  # in a clone; an installed package 
 
 
 def user_line(where: str) -> dict[str, Any]:
-    """What is shown of ``file:line``: the line with its neighbors, as far as Python can still find them.
-
-    A file in the current folder is named by its relative path, any other by the last two parts of its path, and a
-    notebook cell as such: a page may be published, and must not reveal the machine's other folders.
-    """
+    """Return what is shown of ``file:line``: the line with its neighbors, as far as Python can still find them."""
     path, _, line = where.rpartition(":")
     number = int(line)
     lines = linecache.getlines(path)

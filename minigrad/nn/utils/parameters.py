@@ -94,14 +94,7 @@ _clip_into.__name__ = "clip_grad_norm_"  # a captured step shows the call by thi
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
-    """Clip every element of every gradient to [−clip_value, clip_value].
-
-    Raises
-    ------
-    TypeError
-        If `parameters` contains anything but tensors.
-    ValueError
-        For a negative `clip_value`.
+    """Clip every element of every gradient to [−clip_value, clip_value]; errors are as for `clip_grad_norm_`.
 
     Examples
     --------
