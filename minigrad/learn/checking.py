@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
@@ -76,6 +77,25 @@ class Part:
             wanted = [key for key, value in arguments.items() if differentiable(value)]
             found += [f"{again} with respect to {key}" for key in wanted]
         return found
+
+
+def mistakes(solution: Callable[..., Any], edits: dict[str, dict[str, str]]) -> dict[str, Callable[..., Any]]:
+    """Make the answers with foreseen mistakes out of the right one: message -> the solution after some edits.
+
+    Every occurrence of a text in the solution's file is replaced, and there has to be one.
+    """
+    path, found = inspect.getfile(solution), {}
+    right = Path(path).read_text(encoding="utf-8")
+    for message, changes in edits.items():
+        text = right
+        for old, new in changes.items():
+            if old not in text:
+                raise LookupError(f"{old!r} is not in {path}:\n{text}")
+            text = text.replace(old, new)
+        names: dict[str, Any] = {"__name__": solution.__module__}
+        exec(compile(text, f"<a mistake in {solution.__name__}>", "exec"), names)
+        found[message] = names[solution.__name__]
+    return found
 
 
 class Failure(Exception):

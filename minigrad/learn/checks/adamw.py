@@ -4,7 +4,8 @@ import numpy as np
 
 import minigrad as mg
 from minigrad import optim
-from minigrad.learn.checking import Failure, Part
+from minigrad.learn.checking import Failure, Part, mistakes
+from minigrad.learn.solutions.adamw import adamw
 
 HINTS = (
     "Four lines for m, v, m^ and v^, as in the text. The m and v that you return are those without the correction.",
@@ -58,79 +59,41 @@ def reference(answer, *case):
     return right(*case) if answer is right else call(answer, *case)
 
 
-def step(
-    first=lambda m, g, b: b * m + (1 - b) * g,
-    second=lambda v, g, b: b * v + (1 - b) * g * g,
-    share_m=lambda b, t: 1 - b**t,
-    share_v=lambda b, t: 1 - b**t,
-    divide=lambda m, v, eps: m / (np.sqrt(v) + eps),
-    decay=lambda p, lr, w: p * (1 - lr * w),
-    grad=lambda g, p, w: g,
-    late=lambda p, lr, w: p,
-    kept=False,
-    sign=-1,
-):
-    """A step with one part of it replaced."""
-
-    def answer(p, g, m, v, t, lr, beta1, beta2, eps, weight_decay):
-        g = grad(g, p, weight_decay)
-        m, v = first(m, g, beta1), second(v, g, beta2)
-        m_hat, v_hat = m / share_m(beta1, t), v / share_v(beta2, t)
-        p = late(decay(p, lr, weight_decay) + sign * lr * divide(m_hat, v_hat, eps), lr, weight_decay)
-        return p, m_hat if kept else m, v_hat if kept else v
-
-    return answer
-
-
-def betas_exchanged(p, g, m, v, t, lr, beta1, beta2, eps, weight_decay):
-    return step()(p, g, m, v, t, lr, beta2, beta1, eps, weight_decay)
-
-
+DECAY = " * (1 - lr * weight_decay)"
 PARTS = [
     Part(
         "adamw", right, cases, ("p after one step", "p after two steps", "p after four steps"),
-        {
-            "m and v are not corrected: divide them by 1 - beta1**t and 1 - beta2**t.": step(
-                share_m=lambda b, t: 1.0, share_v=lambda b, t: 1.0
-            ),
-            "v is not corrected: divide it by 1 - beta2**t.": step(share_v=lambda b, t: 1.0),
-            "m is not corrected: divide it by 1 - beta1**t.": step(share_m=lambda b, t: 1.0),
-            """The correction is that of the first step in all steps: 1 - beta**t, with the power.""": step(
-                share_m=lambda b, t: 1 - b, share_v=lambda b, t: 1 - b
-            ),
-            """The correction has beta * t. It is 1 - beta**t, with the power.""": step(
-                share_m=lambda b, t: 1 - b * t, share_v=lambda b, t: 1 - b * t
-            ),
-            """The correction of m has beta1 * t. It is 1 - beta1**t, with the power.""": step(share_m=lambda b, t: 1 - b * t),
-            """The root is taken before the correction of v: it is sqrt(v / (1 - beta2**t)).""": step(
-                share_v=lambda b, t: (1 - b**t) ** 2
-            ),
+        mistakes(adamw, {
+            "m and v are not corrected: divide them by 1 - beta1**t and 1 - beta2**t.":
+                {"m / (1 - beta1**t), v / (1 - beta2**t)": "m, v"},
+            "v is not corrected: divide it by 1 - beta2**t.": {"v / (1 - beta2**t)": "v"},
+            "m is not corrected: divide it by 1 - beta1**t.": {"m / (1 - beta1**t)": "m"},
+            "The correction is that of the first step in all steps: 1 - beta**t, with the power.": {"**t": ""},
+            "The correction has beta * t. It is 1 - beta**t, with the power.": {"**t": " * t"},
+            "The correction of m has beta1 * t. It is 1 - beta1**t, with the power.": {"beta1**t": "beta1 * t"},
+            "The root is taken before the correction of v: it is sqrt(v / (1 - beta2**t)).":
+                {"v / (1 - beta2**t)": "v / (1 - beta2**t) ** 2"},
             """The corrected m and v are returned, and the next step corrects them again. Return m and v as they were
-            before the correction.""": step(kept=True),
-            "eps is inside the root. In Adam it is outside: sqrt(v^) + eps.": step(
-                divide=lambda m, v, eps: m / np.sqrt(v + eps)
-            ),
-            "The root is missing: divide by sqrt(v^) + eps.": step(divide=lambda m, v, eps: m / (v + eps)),
-            "eps is missing: divide by sqrt(v^) + eps.": step(divide=lambda m, v, eps: m / np.sqrt(v)),
-            "v averages g. It has to average the square of g.": step(second=lambda v, g, b: b * v + (1 - b) * g),
-            "v averages the absolute value of g. It has to average the square.": step(
-                second=lambda v, g, b: b * v + (1 - b) * abs(g)
-            ),
-            """The shares are exchanged: the old average keeps the share beta, and the new value gets 1 - beta.""": step(
-                first=lambda m, g, b: (1 - b) * m + b * g, second=lambda v, g, b: (1 - b) * v + b * g * g
-            ),
-            "The factor 1 - beta1 is missing in m.": step(first=lambda m, g, b: b * m + g),
-            "The factor 1 - beta2 is missing in v.": step(second=lambda v, g, b: b * v + g * g),
-            "beta1 and beta2 are exchanged.": betas_exchanged,
-            "The step goes uphill: the update is subtracted.": step(sign=1),
-            "The weight decay is missing.": step(decay=lambda p, lr, w: p),
+            before the correction.""": {"return p, m, v": "return p, m_hat, v_hat"},
+            "eps is inside the root. In Adam it is outside: sqrt(v^) + eps.": {"np.sqrt(v_hat) + eps": "np.sqrt(v_hat + eps)"},
+            "The root is missing: divide by sqrt(v^) + eps.": {"np.sqrt(v_hat)": "v_hat"},
+            "eps is missing: divide by sqrt(v^) + eps.": {" + eps": ""},
+            "v averages g. It has to average the square of g.": {"g * g": "g"},
+            "v averages the absolute value of g. It has to average the square.": {"g * g": "abs(g)"},
+            "The shares are exchanged: the old average keeps the share beta, and the new value gets 1 - beta.": {
+                "beta1 * m + (1 - beta1)": "(1 - beta1) * m + beta1", "beta2 * v + (1 - beta2)": "(1 - beta2) * v + beta2",
+            },
+            "The factor 1 - beta1 is missing in m.": {"(1 - beta1) * g": "g"},
+            "The factor 1 - beta2 is missing in v.": {"(1 - beta2) * g": "g"},
+            "beta1 and beta2 are exchanged.": {"lr, beta1, beta2": "lr, beta2, beta1"},
+            "The step goes uphill: the update is subtracted.": {"- lr * m_hat": "+ lr * m_hat"},
+            "The weight decay is missing.": {DECAY: ""},
             """The weight decay is part of the gradient, as in Adam with L2. In AdamW it is decoupled: p * (1 - lr *
-            weight_decay).""": step(decay=lambda p, lr, w: p, grad=lambda g, p, w: g + w * p),
-            """The weight decay comes after the step, and shrinks the step too. It applies to the old p.""": step(
-                decay=lambda p, lr, w: p, late=lambda p, lr, w: p * (1 - lr * w)
-            ),
-            "The weight decay lacks the factor lr: p * (1 - lr * weight_decay).": step(decay=lambda p, lr, w: p * (1 - w)),
-        },
+            weight_decay).""": {DECAY: "", "    m = ": "    g = g + weight_decay * p\n    m = "},
+            "The weight decay comes after the step, and shrinks the step too. It applies to the old p.":
+                {DECAY: "", "return p": f"return p{DECAY}"},
+            "The weight decay lacks the factor lr: p * (1 - lr * weight_decay).": {"1 - lr * weight_decay": "1 - weight_decay"},
+        }),
         call=reference,
     )
 ]  # fmt: skip

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from minigrad.learn.checking import Part, gradients
-from minigrad.learn.solutions.broadcasting import unbroadcast
+from minigrad.learn.checking import Part, gradients, mistakes
+from minigrad.learn.solutions.broadcasting import multiply_backward
 
 HINTS = (
     "Without broadcasting: dy/da = b, so the gradient of a is g * b, element by element.",
@@ -26,54 +26,30 @@ def right(g, a, b):
     return gradients(lambda a, b: a * b, g, a, b)
 
 
-def wrong(fit):
-    return lambda g, a, b: (fit(g * b, a.shape), fit(g * a, b.shape))
-
-
-def in_front(g, shape):
-    return g.sum(axis=tuple(range(g.ndim - len(shape))))
-
-
-def stretched(g, shape):
-    axes = tuple(axis for axis, size in enumerate(shape) if size == 1 and axis < g.ndim)
-    return g.sum(axis=axes, keepdims=True)
-
-
-def dropped(g, shape):
-    g = in_front(g, shape)
-    return g.sum(axis=tuple(axis for axis, size in enumerate(shape) if size == 1))
-
-
-def mean(g, shape):
-    return unbroadcast(g, shape) * (np.prod(shape) / max(g.size, 1))
-
-
-def first(g, shape):
-    g = g[(0,) * (g.ndim - len(shape))]
-    return g[tuple(slice(0, 1) if size == 1 else slice(None) for size in shape)]
-
-
+IN_FRONT, STRETCHED = "g.sum(axis=tuple(range(g.ndim - len(shape))))", "g.sum(axis=stretched, keepdims=True)"
 PARTS = [
     Part(
         "multiply_backward", right, cases, ("the gradient of a", "the gradient of b"),
-        {
-            """It is g * b without a sum. Where broadcasting repeated a number, the gradients of its copies add
-            up.""": wrong(lambda g, shape: g),
+        mistakes(multiply_backward, {
+            "It is g * b without a sum. Where broadcasting repeated a number, the gradients of its copies add up.":
+                {"unbroadcast(g * b, a.shape), unbroadcast(g * a, b.shape)": "g * b, g * a"},
             """The sum over the axes in front is there. The sum over the axes where the array itself has size 1 is
-            missing.""": wrong(in_front),
+            missing.""": {STRETCHED: "g"},
             """The sum over axes of size 1 is there. The sum over the axes in front, which the smaller array does not
-            have, is missing.""": wrong(stretched),
-            """The sums are right, but the axes of size 1 are gone. Keep them: sum(..., keepdims=True).""": wrong(dropped),
-            "It is the mean over the copies. Their gradients add up; nothing divides by their number.": wrong(mean),
-            "It is the gradient of one copy. The gradients of all copies add up.": wrong(first),
-            """g is summed before it is multiplied. Each copy has its own factor: multiply first, then
-            sum.""": lambda g, a, b: (
-                unbroadcast(g, a.shape) * unbroadcast(b * np.ones_like(g), a.shape),
-                unbroadcast(g, b.shape) * unbroadcast(a * np.ones_like(g), b.shape),
-            ),
-            "a and b are exchanged: the derivative of a * b with respect to a is b.": lambda g, a, b: (
-                unbroadcast(g * a, a.shape), unbroadcast(g * b, b.shape),
-            ),
-        },
+            have, is missing.""": {IN_FRONT: "g"},
+            "The sums are right, but the axes of size 1 are gone. Keep them: sum(..., keepdims=True).": {", keepdims=True": ""},
+            "It is the mean over the copies. Their gradients add up; nothing divides by their number.": {"g.sum": "g.mean"},
+            "It is the gradient of one copy. The gradients of all copies add up.": {
+                IN_FRONT: "g[(0,) * (g.ndim - len(shape))]",
+                STRETCHED: "g[tuple(slice(0, 1) if size == 1 else slice(None) for size in shape)]",
+            },
+            "g is summed before it is multiplied. Each copy has its own factor: multiply first, then sum.": {
+                "unbroadcast(g * b, a.shape)": "unbroadcast(g, a.shape) * unbroadcast(b + 0 * g, a.shape)",
+                "unbroadcast(g * a, b.shape)": "unbroadcast(g, b.shape) * unbroadcast(a + 0 * g, b.shape)",
+            },
+            "a and b are exchanged: the derivative of a * b with respect to a is b.": {
+                "(g * b, a.shape), unbroadcast(g * a": "(g * a, a.shape), unbroadcast(g * b",
+            },
+        }),
     )
 ]  # fmt: skip

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-import minigrad as mg
-from minigrad.learn.checking import Part
+from minigrad.learn.checking import Part, mistakes
 from minigrad.learn.checks.layer_norm import right
+from minigrad.learn.solutions.bug_epsilon import layer_norm
 
 HINTS = (
     "The derivative of sqrt(v) is 1 / (2 sqrt(v)). What is it at v = 0?",
@@ -23,27 +23,16 @@ def cases(draw):
         yield {"x": draw(*lead, d), "weight": draw(d), "bias": draw(d), "eps": 0.25 if draw.small else 1e-5}
 
 
-def normalized(scale):
-    def answer(x, weight, bias, eps):
-        d = x - x.mean(axis=-1, keepdims=True)
-        return d * scale((d * d).mean(axis=-1, keepdims=True), eps) * weight + bias
-
-    return answer
-
-
-WRONG = {
+ROOT = "mg.sqrt(var + eps)"
+WRONG = mistakes(layer_norm, {
     """If all elements are equal, y is right, but its gradient is not finite: the square root has no derivative
-    at 0. In other rows, y is a little off. This is the bug.""": normalized(lambda var, eps: 1 / (mg.sqrt(var) + eps)),
+    at 0. In other rows, y is a little off. This is the bug.""": {ROOT: "(mg.sqrt(var) + eps)"},
     """The root never sees a 0 now, but eps is still outside it for all other rows: sqrt(var + eps), nothing
-    else.""": normalized(lambda var, eps: 1 / (mg.sqrt(mg.maximum(var, 1e-12)) + eps)),
-    """max(var, eps) differs from var + eps in every ordinary row.""": normalized(
-        lambda var, eps: 1 / mg.sqrt(mg.maximum(var, eps))
-    ),
-    """Without any eps, a row of equal elements is 0 / 0.""": normalized(lambda var, eps: 1 / mg.sqrt(var)),
-    """eps is there twice. Once is enough: sqrt(var + eps).""": normalized(
-        lambda var, eps: 1 / (mg.sqrt(var + eps) + eps)
-    ),
-}
+    else.""": {ROOT: "(mg.sqrt(mg.maximum(var, 1e-12)) + eps)"},
+    "max(var, eps) differs from var + eps in every ordinary row.": {"var + eps": "mg.maximum(var, eps)"},
+    "Without any eps, a row of equal elements is 0 / 0.": {" + eps": ""},
+    "eps is there twice. Once is enough: sqrt(var + eps).": {ROOT: f"({ROOT} + eps)"},
+})  # fmt: skip
 PARTS = [
     Part("layer_norm", right, blank_rows, ("y of a row of equal elements",), WRONG, order=1),
     Part("layer_norm", right, cases, ("y",), WRONG, order=2),

@@ -2,7 +2,7 @@
 
 import minigrad as mg
 from minigrad import nn, optim
-from minigrad.learn.checking import Failure, Part
+from minigrad.learn.checking import Failure, Part, mistakes
 from minigrad.learn.solutions.bug_parameters import LayerNorm
 
 HINTS = (
@@ -38,62 +38,29 @@ def call(kind, x, g):
     return y.detach().numpy(), names, state, layer.weight.detach().numpy().copy(), layer.bias.detach().numpy().copy()
 
 
-class Mine(LayerNorm):
-    """A right layer whose weight and bias are replaced."""
-
-    def __init__(self, width, eps=1e-5):
-        super().__init__(width, eps)
-        del self.weight, self.bias
-        self.make(width)
-
-
-class Plain(Mine):
-    def make(self, width):
-        self.weight = mg.ones(width, dtype="float64", requires_grad=True)
-        self.bias = mg.zeros(width, dtype="float64", requires_grad=True)
-
-
-class HalfDone(Mine):
-    def make(self, width):
-        self.weight = nn.Parameter(mg.ones(width, dtype="float64"))
-        self.bias = mg.zeros(width, dtype="float64", requires_grad=True)
-
-
-class Buffers(Mine):
-    def make(self, width):
-        self.register_buffer("weight", mg.ones(width, dtype="float64"))
-        self.register_buffer("bias", mg.zeros(width, dtype="float64"))
-
-
-class Frozen(Mine):
-    def make(self, width):
-        self.weight = nn.Parameter(mg.ones(width, dtype="float64"), requires_grad=False)
-        self.bias = nn.Parameter(mg.zeros(width, dtype="float64"), requires_grad=False)
-
-
-class Detached(LayerNorm):
-    def forward(self, x):
-        return mg.layer_norm(x, self.width, self.weight.detach(), self.bias.detach(), self.eps) + 0.0 * self.bias
-
-
-class Exchanged(Mine):
-    def make(self, width):
-        self.weight = nn.Parameter(mg.zeros(width, dtype="float64"))
-        self.bias = nn.Parameter(mg.ones(width, dtype="float64"))
-
-
+MADE = 'dtype="float64")'
 PARTS = [
     Part(
         "LayerNorm", LayerNorm, cases,
         ("y", "the names of the parameters", "the names in the saved state", "weight after a step", "bias after a step"),
-        {
-            """layer.parameters() is empty. The optimizer trains what it finds there. This is the bug.""": Plain,
-            "weight is a parameter now. bias is not.": HalfDone,
-            """Buffers are saved with the module but not trained. weight and bias have to be parameters.""": Buffers,
-            "They are parameters, but with requires_grad=False nothing trains them.": Frozen,
-            "They are parameters, but forward uses detached copies, so that no gradient arrives.": Detached,
-            "weight begins with ones and bias with zeros; here it is the reverse.": Exchanged,
-        },
+        mistakes(LayerNorm, {
+            "layer.parameters() is empty. The optimizer trains what it finds there. This is the bug.":
+                {"nn.Parameter(": "(", MADE: 'dtype="float64", requires_grad=True)'},
+            "weight is a parameter now. bias is not.":
+                {f"nn.Parameter(mg.zeros(width, {MADE})": 'mg.zeros(width, dtype="float64", requires_grad=True)'},
+            "Buffers are saved with the module but not trained. weight and bias have to be parameters.": {
+                "self.weight = nn.Parameter(": 'self.register_buffer("weight", ',
+                "self.bias = nn.Parameter(": 'self.register_buffer("bias", ',
+            },
+            "They are parameters, but with requires_grad=False nothing trains them.": {MADE: f"{MADE}, requires_grad=False"},
+            "They are parameters, but forward uses detached copies, so that no gradient arrives.": {
+                "self.weight, self.bias, self.eps)": "self.weight.detach(), self.bias.detach(), self.eps) + 0.0 * self.bias",
+            },
+            "weight begins with ones and bias with zeros; here it is the reverse.": {
+                "self.weight = nn.Parameter(mg.ones": "self.weight = nn.Parameter(mg.zeros",
+                "self.bias = nn.Parameter(mg.zeros": "self.bias = nn.Parameter(mg.ones",
+            },
+        }),
         call=call,
     )
 ]  # fmt: skip

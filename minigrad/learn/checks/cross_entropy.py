@@ -3,7 +3,8 @@
 import numpy as np
 
 import minigrad as mg
-from minigrad.learn.checking import Part, gradients
+from minigrad.learn.checking import Part, gradients, mistakes
+from minigrad.learn.solutions.cross_entropy import cross_entropy, cross_entropy_backward
 
 HINTS = (
     "log p_j = z_j - log(sum_k exp(z_k)). Nothing has to be divided.",
@@ -42,86 +43,48 @@ def right_backward(g, logits, labels):
     return gradients(lambda x: mg.cross_entropy(x, mg.tensor(labels)), g, logits)[0]
 
 
-def largest(z, axis):
-    return z.max(axis=axis, keepdims=True)
-
-
-def of_batch(z, axis):
-    return z.max()
-
-
-def softmax(z, axis=1, shift=largest):
-    p = np.exp(z - shift(z, axis))
-    return p / p.sum(axis=axis, keepdims=True)
-
-
-def at(values, labels):
-    return values[np.arange(len(labels)), labels]
-
-
-def log_softmax(z, axis=1, shift=largest):
-    z = z - shift(z, axis)
-    return z - np.log(np.exp(z).sum(axis=axis, keepdims=True))
-
-
-def off(labels, c):
-    return np.eye(c)[labels]
-
-
+SHIFT, AT = " - logits.max(axis=1, keepdims=True)", "[np.arange(len(labels)), labels]"
+LOG_P = "shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))"
+LOG_OF_P = "np.log(np.exp(shifted) / np.exp(shifted).sum(axis=1, keepdims=True))"
+WRONG_AXIS = {
+    "The softmax is over the wrong axis. The probabilities of each row add up to 1: axis=1.": {"axis=1": "axis=0"},
+}
+OVERFLOW = {"exp overflows for large logits. Subtract the largest number of each row first.": {SHIFT: ""}}
+WHOLE_BATCH = {
+    """You subtract the largest number of the whole batch: exp is 0 in a row far below it. Each row has its own
+    maximum, max(axis=1, keepdims=True).""": {SHIFT: " - logits.max()"},
+}
 PARTS = [
     Part(
         "cross_entropy", right, cases, ("the loss",),
-        {
-            "exp overflows for large logits. Subtract the largest number of each row first.": lambda z, t: (
-                -(at(z, t) - np.log(np.exp(z).sum(axis=1))).mean()
-            ),
+        mistakes(cross_entropy, {
+            **OVERFLOW,
             """exp overflows for large logits. Subtract the largest number of each row first, and then do not take the
-            logarithm of p.""": lambda z, t: -np.log(at(np.exp(z) / np.exp(z).sum(axis=1, keepdims=True), t)).mean(),
+            logarithm of p.""": {SHIFT: "", LOG_P: LOG_OF_P},
             """p underflows to 0 for a very unlikely label, and log 0 is infinite. Compute log p as a difference, without
-            p.""": lambda z, t: -np.log(at(softmax(z), t)).mean(),
-            """You subtract the largest number of the whole batch: exp is 0 in a row far below it. Each row has its own
-            maximum, max(axis=1, keepdims=True).""": lambda z, t: -at(log_softmax(z, shift=of_batch), t).mean(),
+            p.""": {LOG_P: LOG_OF_P},
+            **WHOLE_BATCH,
             """log_p[:, labels] takes the columns of all labels in every row, an (N, N) array. Take one element of each row:
-            log_p[np.arange(N), labels].""": lambda z, t: -log_softmax(z)[:, t].mean(),
-            "It is the sum over the rows. The loss is their mean.": lambda z, t: -at(log_softmax(z), t).sum(),
-            "It is the mean over all N * C elements. Only the N rows count.": lambda z, t: -at(log_softmax(z), t).sum() / z.size,
-            "Its sign is wrong: the logarithm of a probability is negative, and the loss is minus that.": lambda z, t: (
-                at(log_softmax(z), t).mean()
-            ),
-            "The softmax is over the wrong axis. The probabilities of each row add up to 1: axis=1.": lambda z, t: (
-                -at(log_softmax(z, 0), t).mean()
-            ),
-            """You subtracted the maximum inside the logarithm only; subtract it from the logit at the label too.""": lambda z, t: (
-                -(at(z, t) - np.log(np.exp(z - z.max(axis=1, keepdims=True)).sum(axis=1))).mean()
-            ),
-        },
+            log_p[np.arange(N), labels].""": {AT: "[:, labels]"},
+            "It is the sum over the rows. The loss is their mean.": {"].mean()": "].sum()"},
+            "It is the mean over all N * C elements. Only the N rows count.": {"].mean()": "].sum() / logits.size"},
+            "Its sign is wrong: the logarithm of a probability is negative, and the loss is minus that.": {"-log_p": "log_p"},
+            **WRONG_AXIS,
+            "You subtracted the maximum inside the logarithm only; subtract it from the logit at the label too.":
+                {"log_p = shifted": "log_p = logits"},
+        }),
     ),
     Part(
         "cross_entropy_backward", right_backward, backward_cases, ("the gradient of the logits",),
-        {
-            "It is not divided by N. The loss is a mean over the rows.": lambda g, z, t: g * (softmax(z) - off(t, z.shape[1])),
-            "It is p without the 1 that is subtracted at the label.": lambda g, z, t: g * softmax(z) / len(t),
-            "Its sign is wrong. It is p minus 1 at the label, not the reverse.": lambda g, z, t: (
-                g * (off(t, z.shape[1]) - softmax(z)) / len(t)
-            ),
-            "It is divided by N * C. The mean is over the N rows only.": lambda g, z, t: (
-                g * (softmax(z) - off(t, z.shape[1])) / z.size
-            ),
-            "The softmax is over the wrong axis. The probabilities of each row add up to 1: axis=1.": lambda g, z, t: (
-                g * (softmax(z, 0) - off(t, z.shape[1])) / len(t)
-            ),
-            "exp overflows for large logits. Subtract the largest number of each row first.": lambda g, z, t: (
-                g * (np.exp(z) / np.exp(z).sum(axis=1, keepdims=True) - off(t, z.shape[1])) / len(t)
-            ),
-            """You subtract the largest number of the whole batch: exp is 0 in a row far below it. Each row has its own
-            maximum, max(axis=1, keepdims=True).""": lambda g, z, t: (
-                g * (softmax(z, shift=of_batch) - off(t, z.shape[1])) / len(t)
-            ),
+        mistakes(cross_entropy_backward, {
+            "It is not divided by N. The loss is a mean over the rows.": {" / len(labels)": ""},
+            "It is p without the 1 that is subtracted at the label.": {f"p{AT} -= 1": "pass"},
+            "Its sign is wrong. It is p minus 1 at the label, not the reverse.": {"g * p": "-g * p"},
+            "It is divided by N * C. The mean is over the N rows only.": {"/ len(labels)": "/ logits.size"},
+            **WRONG_AXIS, **OVERFLOW, **WHOLE_BATCH,
             """p[:, labels] takes the columns of all labels in every row. The 1 is subtracted from one element of each row:
-            p[np.arange(N), labels].""": lambda g, z, t: g * (softmax(z) - off(t, z.shape[1]).max(axis=0)) / len(t),
-            "It does not depend on g, and is right only if g = 1. The cotangent multiplies the gradient.": lambda g, z, t: (
-                (softmax(z) - off(t, z.shape[1])) / len(t)
-            ),
-        },
+            p[np.arange(N), labels].""": {f"p{AT}": "p[:, labels]"},
+            "It does not depend on g, and is right only if g = 1. The cotangent multiplies the gradient.": {"g * p": "p"},
+        }),
     ),
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """The linear layer's backward pass: two products and a sum."""
 
-from minigrad.learn.checking import Part, gradients
+from minigrad.learn.checking import Part, gradients, mistakes
+from minigrad.learn.solutions.linear import linear_backward
 
 HINTS = (
     "For one row: y_o = sum over i of w_oi x_i, plus b_o. So x_i gets w_oi g_o from every output o. As a product: g @ w.",
@@ -22,45 +23,26 @@ def right(g, x, w):
     return gradients(lambda x, w, b: x @ w.T + b, g, x, w, g.reshape(-1, g.shape[-1])[0] * 0)
 
 
-def answer(g, x, w, of_x=None, of_w=None, of_b=None):
-    """The right gradients, or others in their places."""
-    rows, inputs = g.reshape(-1, g.shape[-1]), x.reshape(-1, x.shape[-1])
-    return (
-        g @ w if of_x is None else of_x(g, x, w),
-        rows.T @ inputs if of_w is None else of_w(rows, inputs),
-        rows.sum(axis=0) if of_b is None else of_b(g),
-    )
-
-
-def square(a, b):
-    """The product with b, transposed only if that does not fit, as one who goes by shapes finds it."""
-    return a @ b.T if a.shape[-1] == b.shape[1] else a @ b
-
-
+OF_W, OF_B = "rows.T @ x.reshape(-1, x.shape[-1])", "rows.sum(axis=0)"
 PARTS = [
     Part(
         "linear_backward", right, cases, ("the gradient of x", "the gradient of w", "the gradient of b"),
-        {
-            """If w is square, your product uses its transpose: y = x w^T, so the gradient of x is g w, without
-            one.""": lambda g, x, w: answer(g, x, w, of_x=lambda g, x, w: square(g, w)),
+        mistakes(linear_backward, {
+            "If w is square, your product uses its transpose: y = x w^T, so the gradient of x is g w, without one.":
+                {"g @ w": "(g @ w.T if len(w) == w.shape[1] else g @ w)"},
             """The shapes of g and w do not fit: g @ w.T has another axis of w next to that of g. y = x w^T, so the gradient
-            of x is g @ w.""": lambda g, x, w: answer(g, x, w, of_x=lambda g, x, w: g @ w.T),
+            of x is g @ w.""": {"g @ w": "g @ w.T"},
             """The shapes of g and x do not fit: .T reverses all axes. With more axes in front, make them one: g.reshape(-1,
-            g.shape[-1]), and x likewise.""": lambda g, x, w: (g @ w, g.T @ x, g.sum(axis=0)),
-            """It is x^T g, the transpose of the right one. w has one row per output, so it is g^T
-            x.""": lambda g, x, w: answer(g, x, w, of_w=lambda g, x: x.T @ g),
+            g.shape[-1]), and x likewise.""": {OF_W: "g.T @ x"},
+            "It is x^T g, the transpose of the right one. w has one row per output, so it is g^T x.":
+                {OF_W: "x.reshape(-1, x.shape[-1]).T @ rows"},
             """It is the mean over the rows. The gradient adds the rows; if the loss is a mean, g already contains the
-            factor.""": lambda g, x, w: answer(g, x, w, of_w=lambda g, x: g.T @ x / len(g)),
+            factor.""": {"rows.T": "rows.T / len(rows)"},
             """b has one number per output and gets a contribution from every row: sum over all axes but the
-            last. Nothing is summed.""": lambda g, x, w: answer(g, x, w, of_b=lambda g: g),
-            """The sum is over the first axis only. With more axes in front, sum over all of them.""": lambda g, x, w: answer(
-                g, x, w, of_b=lambda g: g.sum(axis=0)
-            ),
-            """It is the mean of g over the rows; b is added to every row, so the contributions add
-            up.""": lambda g, x, w: answer(g, x, w, of_b=lambda g: g.reshape(-1, g.shape[-1]).mean(axis=0)),
-            "It is the sum over everything. Each output has its own bias: keep the last axis.": lambda g, x, w: answer(
-                g, x, w, of_b=lambda g: g.sum()
-            ),
-        },
+            last. Nothing is summed.""": {OF_B: "g"},
+            "The sum is over the first axis only. With more axes in front, sum over all of them.": {OF_B: "g.sum(axis=0)"},
+            "It is the mean of g over the rows; b is added to every row, so the contributions add up.": {OF_B: "rows.mean(axis=0)"},
+            "It is the sum over everything. Each output has its own bias: keep the last axis.": {OF_B: "rows.sum()"},
+        }),
     )
 ]  # fmt: skip

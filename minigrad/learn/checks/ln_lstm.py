@@ -1,10 +1,8 @@
 """One step of the LSTM with layer normalization."""
 
-import numpy as np
-
 import minigrad as mg
-from minigrad.learn.checking import Part, gradients
-from minigrad.learn.solutions.ln_lstm import EPS, normalize, normalize_backward, sigmoid
+from minigrad.learn.checking import Part, gradients, mistakes
+from minigrad.learn.solutions.ln_lstm import EPS, step, step_backward
 
 HINTS = (
     "np.split(a, 4, axis=-1) gives the four blocks. i, f and o go through sigmoid, g through tanh.",
@@ -49,129 +47,65 @@ def right_backward(g_h, g_c, *arrays):
     return gradients(tensors, (g_h, g_c), *arrays)
 
 
-def linear(x, h, w_x, w_h, b):
-    return normalize(x @ w_x.T) + normalize(h @ w_h.T) + b
-
-
-def forward(sums=linear, order="ifgo", squash=np.tanh, read=normalize, carried=lambda c: c, axis=-1):
-    """A step with one part of it replaced."""
-
-    def answer(x, h, c, w_x, w_h, b):
-        blocks = dict(zip(order, np.split(sums(x, h, w_x, w_h, b), 4, axis=axis), strict=True))
-        new = sigmoid(blocks["f"]) * c + sigmoid(blocks["i"]) * squash(blocks["g"])
-        return sigmoid(blocks["o"]) * np.tanh(read(new)), carried(new)
-
-    return answer
-
-
-def each_gate(x, h, w_x, w_h, b):
-    return np.concatenate([normalize(u) for u in np.split(x @ w_x.T, 4, -1)], -1) + np.concatenate(
-        [normalize(u) for u in np.split(h @ w_h.T, 4, -1)], -1
-    ) + b  # fmt: skip
-
-
-def backward(
-    cell=lambda g_c, through: g_c + through,
-    norm=lambda g, u, a: normalize_backward(g, u),
-    order="ifgo",
-    slope_i=lambda s: s * (1 - s),
-    slope_o=lambda s: s * (1 - s),
-    of_i=lambda d, c, g: d * g,
-    slope_g=lambda s: 1 - s**2,
-    slope_r=lambda r, new: 1 - r**2,
-    norm_c=normalize_backward,
-    of_f=lambda d, c, new, g: d * c,
-    of_c=lambda d, f: d * f,
-    of_b=lambda da, dx, dh: da.sum(axis=0),
-    read=normalize,
-):
-    """A backward pass with one part of it replaced."""
-
-    def answer(g_h, g_c, x, h, c, w_x, w_h, b):
-        a = linear(x, h, w_x, w_h, b)
-        i, f, g, o = np.split(a, 4, axis=-1)
-        i, f, g, o = sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)
-        new = f * c + i * g
-        r = np.tanh(read(new))
-        d = cell(g_c, norm_c(g_h * o * slope_r(r, new), new))
-        parts = {
-            "i": of_i(d, c, g) * slope_i(i), "f": of_f(d, c, new, g) * slope_i(f), "g": d * i * slope_g(g),
-            "o": g_h * r * slope_o(o),
-        }  # fmt: skip
-        da = np.concatenate([parts[name] for name in order], axis=-1)
-        dx, dh = norm(da, x @ w_x.T, a), norm(da, h @ w_h.T, a)
-        return dx @ w_x, dh @ w_h, of_c(d, f), dx.T @ x, dh.T @ h, of_b(da, dx, dh)
-
-    return answer
-
-
+SUM, READ = "normalize(x @ w_x.T) + normalize(h @ w_h.T) + b", "normalize_backward(g_h * o * (1 - read**2), new)"
+UNNORMALIZED = "h' reads c' without a norm: h' = sigmoid(o) * tanh(LN(c'))."
+SLOPES = {name: f" * {name} * (1 - {name})" for name in "ifo"}
 PARTS = [
     Part(
         "step", right, cases, ("the new h", "the new c"),
-        {
-            """The products are added before they are normalized. Each has its own norm: LN(x w_x^T) + LN(h
-            w_h^T).""": forward(lambda x, h, w_x, w_h, b: normalize(x @ w_x.T + h @ w_h.T) + b),
-            "b is inside a norm. It is added to the two normalized products.": forward(
-                lambda x, h, w_x, w_h, b: normalize(x @ w_x.T) + normalize(h @ w_h.T + b)
-            ),
-            "b is inside a single norm. Each product has its own norm, and b is added to both.": forward(
-                lambda x, h, w_x, w_h, b: normalize(x @ w_x.T + h @ w_h.T + b)
-            ),
-            "w_x has a row for each of the 4H numbers, so the products are x @ w_x.T and h @ w_h.T.": forward(
-                lambda x, h, w_x, w_h, b: normalize(x @ w_x) + normalize(h @ w_h) + b
-            ),
-            "The four blocks are columns: np.split(a, 4, axis=-1).": forward(axis=0),
-            "The products are not normalized.": forward(lambda x, h, w_x, w_h, b: x @ w_x.T + h @ w_h.T + b),
-            "Each gate is normalized on its own. The statistics are over all 4H numbers of a product.": forward(each_gate),
-            "The gates are in another order: you read i, f, o, g. Here, as in PyTorch, it is i, f, g, o.": forward(order="ifog"),
-            "The gates are in another order: you read f, i, g, o. Here, as in PyTorch, it is i, f, g, o.": forward(order="figo"),
-            "The candidate g goes through sigmoid. It goes through tanh, so that it can be negative.": forward(squash=sigmoid),
-            "h' reads c' without a norm: h' = sigmoid(o) * tanh(LN(c')).": forward(read=lambda c: c),
-            "The new c is normalized. Only h' reads LN(c'); c' is carried as it is.": forward(carried=normalize),
-        },
+        mistakes(step, {
+            "The products are added before they are normalized. Each has its own norm: LN(x w_x^T) + LN(h w_h^T).":
+                {SUM: "normalize(x @ w_x.T + h @ w_h.T) + b"},
+            "b is inside a norm. It is added to the two normalized products.": {"w_h.T) + b": "w_h.T + b)"},
+            "b is inside a single norm. Each product has its own norm, and b is added to both.":
+                {SUM: "normalize(x @ w_x.T + h @ w_h.T + b)"},
+            "w_x has a row for each of the 4H numbers, so the products are x @ w_x.T and h @ w_h.T.":
+                {"w_x.T": "w_x", "w_h.T": "w_h"},
+            "The four blocks are columns: np.split(a, 4, axis=-1).": {"np.split(a, 4, axis=-1)": "np.split(a, 4, axis=0)"},
+            "The products are not normalized.": {SUM: "x @ w_x.T + h @ w_h.T + b"},
+            "Each gate is normalized on its own. The statistics are over all 4H numbers of a product.":
+                {SUM: "sum(np.hstack([normalize(u) for u in np.split(a, 4, -1)]) for a in (x @ w_x.T, h @ w_h.T)) + b"},
+            "The gates are in another order: you read i, f, o, g. Here, as in PyTorch, it is i, f, g, o.":
+                {"i, f, g, o = np": "i, f, o, g = np"},
+            "The gates are in another order: you read f, i, g, o. Here, as in PyTorch, it is i, f, g, o.":
+                {"i, f, g, o = np": "f, i, g, o = np"},
+            "The candidate g goes through sigmoid. It goes through tanh, so that it can be negative.": {"np.tanh(g)": "sigmoid(g)"},
+            UNNORMALIZED: {"normalize(c)": "c"},
+            "The new c is normalized. Only h' reads LN(c'); c' is carried as it is.": {"(c)), c": "(c)), normalize(c)"},
+        }),
     ),
     Part(
         "step_backward", right_backward, backward_cases, tuple(f"the gradient of {name}" for name in NAMES),
-        {
-            "g_c is not used. c' goes to the next step too, and g_c is what comes back from there.": backward(
-                lambda g_c, through: through
-            ),
-            "The path from h' back to c' is missing: h' reads tanh(LN(c')).": backward(lambda g_c, through: g_c),
-            "The backward pass of the norms of the products is missing: use normalize_backward twice.": backward(
-                norm=lambda g, u, a: g
-            ),
+        mistakes(step_backward, {
+            "g_c is not used. c' goes to the next step too, and g_c is what comes back from there.": {"g_c + ": ""},
+            "The path from h' back to c' is missing: h' reads tanh(LN(c')).": {f" + {READ}": ""},
+            "The backward pass of the norms of the products is missing: use normalize_backward twice.":
+                {"normalize_backward(da, x @ w_x.T)": "da", "normalize_backward(da, h @ w_h.T)": "da"},
             """normalize_backward(g, u) takes what went into the norm. That is x w_x^T for one and h w_h^T for the other, not
-            a.""": backward(norm=lambda g, u, a: normalize_backward(g, a)),
-            """normalize_backward(g, c') takes what went into the norm, c', not LN(c').""": backward(
-                norm_c=lambda g, c: normalize_backward(g, normalize(c))
-            ),
+            a.""": {"(da, x @ w_x.T)": f"(da, {SUM})", "(da, h @ w_h.T)": f"(da, {SUM})"},
+            "normalize_backward(g, c') takes what went into the norm, c', not LN(c').": {", new)": ", normalize(new))"},
             """The way from h' back to c' leaves LN out: it has the slope of tanh(c'). It is that of tanh(LN(c')), and then
-            normalize_backward.""": backward(norm_c=lambda g, c: g, slope_r=lambda r, new: 1 - np.tanh(new) ** 2),
-            "The backward pass of LN(c') is missing.": backward(norm_c=lambda g, a: g),
-            "h' reads c' without a norm: h' = sigmoid(o) * tanh(LN(c')).": backward(norm_c=lambda g, a: g, read=lambda c: c),
+            normalize_backward.""": {READ: "g_h * o * (1 - np.tanh(new) ** 2)"},
+            "The backward pass of LN(c') is missing.": {READ: "g_h * o * (1 - read**2)"},
+            UNNORMALIZED: {READ: "g_h * o * (1 - read**2)", "normalize(new)": "new"},
             """The gradient of b has passed the norms. b is added after them: it is the sum of the gradient of a over the
-            rows.""": backward(of_b=lambda da, dx, dh: (dx + dh).sum(axis=0)),
-            "The slope of tanh(LN(c')) is missing: 1 - tanh(LN(c'))**2.": backward(slope_r=lambda r, new: 1.0),
-            """The gradient of b is that of a, summed over the rows: b was added to each of them.""": backward(
-                of_b=lambda da, dx, dh: da
-            ),
-            "The slope of the sigmoids is missing: s * (1 - s).": backward(slope_i=lambda s: 1.0, slope_o=lambda s: 1.0),
-            "The slope of the sigmoid of o is missing: o * (1 - o).": backward(slope_o=lambda s: 1.0),
+            rows.""": {"da.sum": "(dx + dh).sum"},
+            "The slope of tanh(LN(c')) is missing: 1 - tanh(LN(c'))**2.": {" * (1 - read**2)": ""},
+            "The gradient of b is that of a, summed over the rows: b was added to each of them.": {"da.sum(axis=0)": "da"},
+            "The slope of the sigmoids is missing: s * (1 - s).": dict.fromkeys(SLOPES.values(), ""),
+            "The slope of the sigmoid of o is missing: o * (1 - o).": {SLOPES["o"]: ""},
             """The slope of a sigmoid is s * (1 - s), with the s that has come out of it; you take the sigmoid of s once
-            more.""": backward(
-                slope_i=lambda s: sigmoid(s) * (1 - sigmoid(s)), slope_o=lambda s: sigmoid(s) * (1 - sigmoid(s))
-            ),
-            """The gradients of i and f have each other's factor: i was multiplied by g, and f by the old c.""": backward(
-                of_i=lambda d, c, g: d * c, of_f=lambda d, c, new, g: d * g
-            ),
-            "The slope of the candidate's tanh is missing: 1 - g**2.": backward(slope_g=lambda s: 1.0),
-            "The candidate g has the slope of a sigmoid. It went through tanh: 1 - g**2.": backward(
-                slope_g=lambda s: s * (1 - s)
-            ),
-            "The gradients of the gates are in another order: i, f, o, g. It has to be i, f, g, o.": backward(order="ifog"),
-            "The gradients of the gates are in another order: f, i, g, o. It has to be i, f, g, o.": backward(order="figo"),
-            "The forget gate was multiplied by the old c; you use the new one.": backward(of_f=lambda d, c, new, g: d * new),
-            "c was multiplied by the forget gate on its way to c'; that factor is missing.": backward(of_c=lambda d, f: d),
-        },
+            more.""": {slope: slope.replace(name, f"sigmoid({name})") for name, slope in SLOPES.items()},
+            "The gradients of i and f have each other's factor: i was multiplied by g, and f by the old c.":
+                {"d_new * g * i": "d_new * c * i", "d_new * c * f": "d_new * g * f"},
+            "The slope of the candidate's tanh is missing: 1 - g**2.": {" * (1 - g**2)": ""},
+            "The candidate g has the slope of a sigmoid. It went through tanh: 1 - g**2.": {"(1 - g**2)": "g * (1 - g)"},
+            "The gradients of the gates are in another order: i, f, o, g. It has to be i, f, g, o.":
+                {"d_new * i * (1 - g**2), g_h * read * o * (1 - o)": "g_h * read * o * (1 - o), d_new * i * (1 - g**2)"},
+            "The gradients of the gates are in another order: f, i, g, o. It has to be i, f, g, o.":
+                {"d_new * g * i * (1 - i), d_new * c * f * (1 - f)": "d_new * c * f * (1 - f), d_new * g * i * (1 - i)"},
+            "The forget gate was multiplied by the old c; you use the new one.": {"d_new * c * f": "d_new * new * f"},
+            "c was multiplied by the forget gate on its way to c'; that factor is missing.": {"d_new * f, dx": "d_new, dx"},
+        }),
     ),
 ]  # fmt: skip

@@ -1,10 +1,8 @@
 """A plain recurrent network: the states, and backpropagation through time."""
 
-import numpy as np
-
 import minigrad as mg
-from minigrad.learn.checking import Part, gradients
-from minigrad.learn.solutions import rnn as solution
+from minigrad.learn.checking import Part, gradients, mistakes
+from minigrad.learn.solutions.rnn import rnn, rnn_backward
 
 HINTS = (
     "Forward: a loop over t with one variable h; collect the states in a list, and np.stack it.",
@@ -30,7 +28,7 @@ def cases(draw):
 
 def backward_cases(draw):
     for case in cases(draw):
-        states = solution.rnn(*case.values())
+        states = rnn(*case.values())
         yield {"g": draw(*states.shape), **case, "states": states}
 
 
@@ -50,108 +48,45 @@ def right_backward(g, x, h0, w_x, w_h, b, states):
     return gradients(unrolled, g, x, h0, w_x, w_h, b)
 
 
-def forward(step, carried=lambda old, new: new):
-    def answer(x, h0, w_x, w_h, b):
-        h, states = h0, []
-        for x_t in x:
-            new = step(x_t, h, w_x, w_h, b)
-            states.append(new)
-            h = carried(h, new)
-        return np.stack(states)
-
-    return answer
-
-
-def backward(
-    slope=lambda g, h, a: g * (1 - h**2),
-    future=lambda da, w_h, g, dh: da @ w_h,
-    used=lambda states, h0, t: states[t - 1] if t else h0,
-    add=lambda total, new: total + new,
-    order=lambda steps: steps[::-1],
-    over_rows=np.sum,
-    joined=lambda slope, g, dh, h, a: slope(g + dh, h, a),
-):
-    """Backpropagation through time with one part of it replaced."""
-
-    def answer(g, x, h0, w_x, w_h, b, states):
-        dx, dw_x, dw_h, db = 0 * x, 0 * w_x, 0 * w_h, 0 * b
-        dh = 0 * h0
-        for t in order([*range(len(x))]):
-            before = states[t - 1] if t else h0
-            a = x[t] @ w_x.T + before @ w_h.T + b
-            da = joined(slope, g[t], dh, states[t], a)
-            dx[t] = da @ w_x
-            dw_x, dw_h = add(dw_x, da.T @ x[t]), add(dw_h, da.T @ used(states, h0, t))
-            db = add(db, over_rows(da, 0))
-            dh = future(da, w_h, g[t], dh)
-        return dx, dh, dw_x, dw_h, db
-
-    return answer
-
-
-def only_last(g, *rest):
-    last = 0 * g
-    last[-1] = g[-1]
-    return backward()(last, *rest)
-
-
-def last_state_only(x, h0, w_x, w_h, b):
-    return solution.rnn(x, h0, w_x, w_h, b)[-1]
-
-
+SLOPE, BACK = " * (1 - states[t] ** 2)", "dh = da @ w_h"
 PARTS = [
     Part(
         "rnn", right, cases, ("the states",),
-        {
-            "tanh is missing.": forward(lambda x, h, w_x, w_h, b: x @ w_x.T + h @ w_h.T + b),
-            "Every step begins from h0: the state is not carried on.": forward(
-                lambda x, h, w_x, w_h, b: np.tanh(x @ w_x.T + h @ w_h.T + b), carried=lambda old, new: old
-            ),
-            "w_h is not transposed. w_h has one row per new unit, so the product is h w_h^T.": forward(
-                lambda x, h, w_x, w_h, b: np.tanh(x @ w_x.T + h @ w_h + b)
-            ),
-            "The bias is missing.": forward(lambda x, h, w_x, w_h, b: np.tanh(x @ w_x.T + h @ w_h.T)),
-            "It is the last state only. Return those of all steps, as one array (T, N, H).": last_state_only,
-            "h0 is not used: the first step begins from zeros.": lambda x, h0, w_x, w_h, b: solution.rnn(
-                x, 0 * h0, w_x, w_h, b
-            ),
-        },
+        mistakes(rnn, {
+            "tanh is missing.": {"np.tanh": ""},
+            "Every step begins from h0: the state is not carried on.": {"h @ w_h.T": "h0 @ w_h.T"},
+            "w_h is not transposed. w_h has one row per new unit, so the product is h w_h^T.": {"h @ w_h.T": "h @ w_h"},
+            "The bias is missing.": {" + b)": ")"},
+            "It is the last state only. Return those of all steps, as one array (T, N, H).": {"np.stack(states)": "h"},
+            "h0 is not used: the first step begins from zeros.": {"h, states = h0": "h, states = 0 * h0"},
+        }),
     ),
     Part(
         "rnn_backward", right_backward, backward_cases, tuple(f"the gradient of {name}" for name in NAMES),
-        {
+        mistakes(rnn_backward, {
             """Nothing flows back through time: each step sees only its own g. The state of step t is also the input of step
-            t + 1; carry that gradient from one step to the one before.""": backward(future=lambda da, w_h, g, dh: 0 * (da @ w_h)),
-            """Only g of the last step is used. Every state is an output, so that g[t] is added at every
-            step.""": only_last,
+            t + 1; carry that gradient from one step to the one before.""": {BACK: "pass"},
+            "Only g of the last step is used. Every state is an output, so that g[t] is added at every step.":
+                {"(g[t]": "(g[t] * (t == len(x) - 1)"},
             """What goes back through time is added to what went back before. Step t + 1 alone sends a gradient to step
-            t, and it contains that of all later ones: replace dh, do not add to it.""": backward(
-                future=lambda da, w_h, g, dh: dh + da @ w_h
-            ),
-            """The loop runs from the first step to the last. The gradient goes the other way.""": backward(
-                order=lambda steps: steps
-            ),
-            """The slope of tanh is missing: da = (g[t] + dh) * (1 - h_t**2).""": backward(slope=lambda g, h, a: g),
+            t, and it contains that of all later ones: replace dh, do not add to it.""": {"dh = da": "dh += da"},
+            "The loop runs from the first step to the last. The gradient goes the other way.":
+                {"reversed(range(len(x)))": "range(len(x))"},
+            "The slope of tanh is missing: da = (g[t] + dh) * (1 - h_t**2).": {SLOPE: ""},
             """What comes back from step t + 1 is added after the slope of tanh. It is a gradient of h_t, like g[t]: add both,
-            then multiply.""": backward(joined=lambda slope, g, dh, h, a: slope(g, h, a) + dh),
-            """The slope of tanh is 1 - h_t**2 with the result h_t. You use the argument a_t.""": backward(
-                slope=lambda g, h, a: g * (1 - a**2)
-            ),
-            """What goes back through time is g times w_h; it has to be da, after the slope of tanh.""": backward(
-                future=lambda da, w_h, g, dh: g @ w_h
-            ),
-            """What goes back through time is da @ w_h.T; it has to be da @ w_h, because the step computes h @ w_h.T.""": backward(
-                future=lambda da, w_h, g, dh: da @ w_h.T
-            ),
-            """w_h met h_{t-1} in step t, not h_t: use the state before.""": backward(used=lambda states, h0, t: states[t]),
+            then multiply.""": {f"(g[t] + dh){SLOPE}": f"g[t]{SLOPE} + dh"},
+            "The slope of tanh is 1 - h_t**2 with the result h_t. You use the argument a_t.":
+                {"states[t] **": "(x[t] @ w_x.T + before @ w_h.T + b) **"},
+            "What goes back through time is g times w_h; it has to be da, after the slope of tanh.": {BACK: "dh = g[t] @ w_h"},
+            "What goes back through time is da @ w_h.T; it has to be da @ w_h, because the step computes h @ w_h.T.":
+                {BACK: f"{BACK}.T"},
+            "w_h met h_{t-1} in step t, not h_t: use the state before.": {"da.T @ before": "da.T @ states[t]"},
             """At the first step, the state before is h0. Here it is the last one, because states[-1] is what Python
-            finds at t = 0.""": backward(used=lambda states, h0, t: states[t - 1]),
-            """At the first step, the state before is h0, not zeros.""": backward(
-                used=lambda states, h0, t: states[t - 1] if t else 0 * h0
-            ),
-            "It is the mean over the rows. b is added in every row, so that the contributions add up.": backward(over_rows=np.mean),
-            """It is the contribution of the first step alone. All steps share the weights: add up (+=) over the
-            steps.""": backward(add=lambda total, new: new),
-        },
+            finds at t = 0.""": {" if t else h0": ""},
+            "At the first step, the state before is h0, not zeros.": {"else h0": "else 0 * h0"},
+            "It is the mean over the rows. b is added in every row, so that the contributions add up.": {"da.sum": "da.mean"},
+            "It is the contribution of the first step alone. All steps share the weights: add up (+=) over the steps.":
+                {" += ": " = "},
+        }),
     ),
 ]  # fmt: skip

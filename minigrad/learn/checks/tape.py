@@ -1,9 +1,9 @@
 """A scalar tape: operations, chains, values that are used twice, a second backward pass, and depth."""
 
-import math
+import inspect
 
 import minigrad as mg
-from minigrad.learn.checking import Failure, Part
+from minigrad.learn.checking import Failure, Part, mistakes
 from minigrad.learn.solutions.tape import Value
 
 HINTS = (
@@ -103,208 +103,106 @@ class Tensor:
         return self.tensor.grad.item()
 
 
-class SwappedPartials(Value):
-    def __mul__(self, other):
-        other = other if isinstance(other, Value) else type(self)(other)
-        return type(self)(self.data * other.data, (self, other), (self.data, other.data))
-
-    def __add__(self, other):
-        other = other if isinstance(other, Value) else type(self)(other)
-        return type(self)(self.data + other.data, (self, other), (1.0, 1.0))
-
-
-class NoNumbers(Value):
-    def __mul__(self, other):
-        return Value(self.data * other.data, (self, other), (other.data, self.data))
-
-
-class Own(Value):
-    """A value whose results are of its own class."""
-
-    def __add__(self, other):
-        return self.same(super().__add__(other))
-
-    def __mul__(self, other):
-        return self.same(super().__mul__(other))
-
-    def tanh(self):
-        return self.same(super().tanh())
-
-    def same(self, y):
-        return type(self)(y.data, y.inputs, y.partials)
-
-    def below(self):
-        reached, stack = {self}, [self]
-        while stack:
-            for x in stack.pop().inputs:
-                if x not in reached:
-                    reached.add(x)
-                    stack.append(x)
-        return sorted(reached, key=lambda value: value.number, reverse=True)
-
-
-class TanhOfInput(Own):
-    def tanh(self):
-        return type(self)(math.tanh(self.data), (self,), (1 - self.data**2,))
-
-
-class Overwrites(Own):
-    def backward(self):
+BODY = inspect.getsource(Value.backward).partition("\n")[2]  # all lines of it but the first
+SEED, CLEAR = "        self.grad = 1.0\n", "            if y.inputs:\n                y.grad = 0.0\n"
+CALLS = """
         self.grad = 1.0
-        for y in self.below():
-            for x, partial in zip(y.inputs, y.partials, strict=True):
-                x.grad = y.grad * partial
-
-
-class PassesOnTooEarly(Own):
-    def backward(self):
-        self.grad = 1.0
-        reached, queue = {self}, [self]
-        while queue:
-            y = queue.pop(0)
-            for x, partial in zip(y.inputs, y.partials, strict=True):
-                x.grad += y.grad * partial
-                if x not in reached:
-                    reached.add(x)
-                    queue.append(x)
-            if y.inputs:
-                y.grad = 0.0
-
-
-class ForgetsTheSeed(Own):
-    def backward(self):
-        for y in self.below():
-            for x, partial in zip(y.inputs, y.partials, strict=True):
-                x.grad += y.grad * partial
-
-
-class CallsBackward(Own):
-    def backward(self):
-        self.grad = 1.0
-        for x, partial in zip(self.inputs, self.partials, strict=True):
+        for x, partial in zip(self.inputs, self.partials):
             x.grad += self.grad * partial
             x.backward()
-
-
-class CallsBackwardAtEveryUse(Own):
-    def backward(self):
-        self.grad = self.grad or 1.0
-        for x, partial in zip(self.inputs, self.partials, strict=True):
-            x.grad += self.grad * partial
-            x.backward()
-
-
-class PassesOnAtEveryUse(Own):
-    def backward(self):
+"""
+EVERY_USE = """
         self.grad = 1.0
         stack = [self]
         while stack:
             y = stack.pop()
-            for x, partial in zip(y.inputs, y.partials, strict=True):
+            for x, partial in zip(y.inputs, y.partials):
                 x.grad += y.grad * partial
                 stack.append(x)
-
-
-class EveryPath(Own):
-    def backward(self):
-        todo = [(self, 1.0)]
-        while todo:
-            y, grad = todo.pop()
+"""
+EVERY_PATH = """
+        paths = [(self, 1.0)]
+        while paths:
+            y, grad = paths.pop()
             y.grad += grad if not y.inputs else 0.0
-            todo += [(x, grad * partial) for x, partial in zip(y.inputs, y.partials, strict=True)]
-
-
-class Recursive(Own):
-    def backward(self):
-        order, reached = [], set()
+            paths += [(x, grad * partial) for x, partial in zip(y.inputs, y.partials)]
+"""
+RECURSIVE = """
+        reached = set()
 
         def visit(y):
             if y not in reached:
                 reached.add(y)
                 for x in y.inputs:
                     visit(x)
-                order.append(y)
 
         visit(self)
-        self.grad = 1.0
-        for y in reversed(order):
-            for x, partial in zip(y.inputs, y.partials, strict=True):
-                x.grad += y.grad * partial
-            if y.inputs:
-                y.grad = 0.0
-
-
-class KeepsAll(Own):
-    def backward(self):
-        self.grad = 1.0
-        for y in self.below():
-            for x, partial in zip(y.inputs, y.partials, strict=True):
-                x.grad += y.grad * partial
-
-
-class ClearsLeaves(Own):
-    def backward(self):
-        for y in self.below():
-            y.grad = 0.0
-        super().backward()
-
-
+"""
 GRADS = ("the gradient of a", "the gradient of b")
 PARTS = [
-    Part("Value", Tensor, programs(0, 7), ("the value of y",),
-        {"`other` may be a number, as in a * 3. Make a Value of it first, as `__add__` does.": NoNumbers},
+    Part(
+        "Value", Tensor, programs(0, 7), ("the value of y",),
+        mistakes(Value, {
+            "`other` may be a number, as in a * 3. Make a Value of it first, as `__add__` does.":
+                {"Value(other)\n        return Value(self.data * ": "other\n        return Value(self.data * "},
+        }),
         call=forward,
     ),
     Part(
         "Value", Tensor, programs(0, 5), GRADS,
-        {
-            "The partials of the product are swapped. The derivative of a * b with respect to a is b.": SwappedPartials,
-            """The partial of tanh is 1 - y**2 with y = tanh(x), the result; yours is what 1 - x**2 gives.""": TanhOfInput,
+        mistakes(Value, {
+            "The partials of the product are swapped. The derivative of a * b with respect to a is b.":
+                {"(other.data, self.data)": "(self.data, other.data)"},
+            "The partial of tanh is 1 - y**2 with y = tanh(x), the result; yours is what 1 - x**2 gives.":
+                {"1 - y * y": "1 - self.data**2"},
             """All gradients are 0. The backward pass begins with self.grad = 1.0: the derivative of y with respect to
-            itself.""": ForgetsTheSeed,
+            itself.""": {SEED: ""},
             """The inputs get 1.0 whatever the partials are. Either the partial is missing (x.grad += y.grad * partial), or
-            x.backward() is called, which begins with x.grad = 1.0 again, as if x were the result.""": CallsBackward,
-        },
+            x.backward() is called, which begins with x.grad = 1.0 again, as if x were the result.""": {BODY: CALLS},
+        }),
         call=passes(1),
     ),
     Part(
         "Value", Tensor, programs(5, 10), ("the gradient of a that is used twice", "the gradient of b that is used twice"),
-        {
+        mistakes(Value, {
             """A value that is used twice has two contributions. The second one replaces the first: write += instead
-            of =.""": Overwrites,
+            of =.""": {"x.grad +=": "x.grad ="},
             """x.backward() is called at every use of x, and passes on again what x has passed on before. Visit each value
-            once, after everything that was computed from it.""": CallsBackwardAtEveryUse,
+            once, after everything that was computed from it.""": {BODY: CALLS.replace("= 1.0", "= self.grad or 1.0")},
             """A value that is used twice passes its gradient on twice, the second time with the first contribution in it. Visit
-            each value once (keep a set), when its gradient is complete.""": PassesOnAtEveryUse,
+            each value once (keep a set), when its gradient is complete.""": {BODY: EVERY_USE},
             """A value passes its gradient on before all contributions have arrived. Visit the values in descending
-            order of `number`: whatever was computed from a value is newer than it.""": PassesOnTooEarly,
-        },
+            order of `number`: whatever was computed from a value is newer than it.""": {
+                "{self}, [self]": "[self], [self]", "stack.pop()": "stack.pop(0)", "reached.add": "reached.append",
+                "sorted(reached, key=lambda value: value.number, reverse=True)": "reached",
+            },
+        }),
         call=passes(1),
     ),
     Part(
         "Value", Tensor, programs(10, 11), ("the gradient of a, if y is used twice 40 times",),
-        {
+        mistakes(Value, {
             """It never finishes. If every use of a value walks down to the leaves again, there are 2**40 walks
-            here. Visit each value once, when its gradient is complete.""": EveryPath,
-        },
+            here. Visit each value once, when its gradient is complete.""": {BODY: EVERY_PATH},
+        }),
         call=lambda kind, *case: passes(1)(kind, *case)[0], seconds=1,
     ),
     Part(
         "Value", Tensor, programs(11, 12), ("the gradient of b after 5000 operations",),
-        {
+        mistakes(Value, {
             """Python's stack is full: the pass calls itself once for every operation. Keep a list of what is still to be
-            visited instead.""": Recursive,
-        },
+            visited instead.""": {BODY.partition(SEED)[0]: RECURSIVE},
+        }),
         call=lambda kind, *case: passes(1)(kind, *case)[1],
     ),
     Part(
         "Value", Tensor, programs(5, 10), ("the gradient of a after two passes", "the gradient of b after two passes"),
-        {
+        mistakes(Value, {
             """In the second pass, values in the middle still have their gradients of the first and pass them on again.
-            Set y.grad = 0.0 when y has inputs and has passed its gradient on.""": KeepsAll,
+            Set y.grad = 0.0 when y has inputs and has passed its gradient on.""": {CLEAR: ""},
             """The second pass begins with new gradients of the leaves. It has to add to them: that is how gradients of
-            several batches are summed.""": ClearsLeaves,
-        },
+            several batches are summed.""": {SEED: f"        for y in reached:\n            y.grad = 0.0\n{SEED}"},
+        }),
         call=passes(2),
     ),
 ]  # fmt: skip

@@ -2,9 +2,8 @@
 
 import minigrad as mg
 from minigrad import data, nn, optim
-from minigrad.learn.checking import Failure, Part
+from minigrad.learn.checking import Failure, Part, mistakes
 from minigrad.learn.solutions import training as solution
-from minigrad.nn import functional as F
 
 HINTS = (
     """The order in one batch: optimizer.zero_grad(), loss = F.cross_entropy(model(images), labels), loss.backward(),
@@ -129,126 +128,42 @@ def reached(fit, images):
     return f"at least {ENOUGH:.0%}"
 
 
-# ── foreseen mistakes ─────────────────────────────────────────────────────────────────────────────
-
-
-def training(
-    zero=True, step=True, train=True, reduction="mean", total=lambda losses: sum(losses) / len(losses), order="bs"
-):
-    """A training loop with one part of it replaced."""
-
-    def answer(model, optimizer, batches):
-        if train:
-            model.train()
-        losses = []
-        for images, labels in batches:
-            if zero:
-                optimizer.zero_grad()
-            loss = F.cross_entropy(model(images), labels, reduction=reduction)
-            if order == "sb" and losses:
-                optimizer.step()
-            loss.backward()
-            if order == "zs":
-                optimizer.zero_grad()
-            if step and order != "sb":
-                optimizer.step()
-            losses.append(loss.item())
-        return total(losses)
-
-    return answer
-
-
-def one_step(model, optimizer, batches):
-    optimizer.zero_grad()
-    loss = training(zero=False, step=False)(model, optimizer, batches)
-    optimizer.step()
-    return loss
-
-
-def first_batch(model, optimizer, batches):
-    return solution.train_epoch(model, optimizer, batches[:1])
-
-
-def softmax_twice(model, optimizer, batches):
-    return training()(Softmaxed(model), optimizer, batches)
-
-
-class Softmaxed(nn.Module):
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-    def forward(self, x):
-        return mg.softmax(self.model(x), axis=-1)
-
-
-def measured(evaluate=True, record=False, share=lambda right: right.astype("float64").mean()):
-    def answer(model, images, labels):
-        if evaluate:
-            model.eval()
-        with mg.enable_grad() if record else mg.no_grad():
-            return share(model(images).argmax(axis=-1) == labels).item()
-
-    return answer
-
-
-def errors(right):
-    return 1.0 - right.astype("float64").mean()
-
-
-def count(right):
-    return right.astype("float64").sum()
-
-
-def guesses(images, labels):
-    mg.manual_seed(0)
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
-
-
-def short(images, labels):
-    model = guesses(images, labels)
-    optimizer = optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(30):
-        solution.train_epoch(model, optimizer, [(images, labels)])
-    return model
-
-
+ZERO, STEP = "        optimizer.zero_grad()\n", "        optimizer.step()\n"
 PARTS = [
     Part(
         "train_epoch", solution.train_epoch, epoch_cases, ("the weights after an epoch", "the number of steps", "the mean loss"),
-        {
+        mistakes(solution.train_epoch, {
             """The gradients of earlier batches are still there: backward adds to them. Call optimizer.zero_grad() for every
-            batch.""": training(zero=False),
-            "The weights do not move: optimizer.step() is missing.": training(step=False),
-            """There is one step after all batches, with the sum of their gradients. Take a step after each batch.""": one_step,
+            batch.""": {ZERO: ""},
+            "The weights do not move: optimizer.step() is missing.": {STEP: ""},
+            "There is one step after all batches, with the sum of their gradients. Take a step after each batch.":
+                {ZERO: "", STEP: "", "    losses = []\n": f"    losses = []\n{ZERO[4:]}", "    return sum": f"{STEP[4:]}    return sum"},
             """Every step sees gradients of zero or none. backward() has to come after zero_grad() and before step(): is it there,
-            and does nothing clear the gradients in between?""": training(order="zs"),
-            """The step comes before the backward pass, so that it uses the gradients of the batch before.""": training(
-                order="sb", zero=False
-            ),
-            "The model is in evaluation mode. Call model.train() first: dropout and batch norm depend on it.": training(
-                train=False
-            ),
-            "The loss is the sum over the batch. The mean keeps the step independent of the batch size.": training(
-                reduction="sum"
-            ),
+            and does nothing clear the gradients in between?""": {STEP: ZERO + STEP},
+            "The step comes before the backward pass, so that it uses the gradients of the batch before.":
+                {ZERO: "", STEP: "", "        loss.b": "        if losses:\n            optimizer.step()\n        loss.b"},
+            "The model is in evaluation mode. Call model.train() first: dropout and batch norm depend on it.":
+                {"    model.train()\n": ""},
+            "The loss is the sum over the batch. The mean keeps the step independent of the batch size.":
+                {"labels)\n        loss": 'labels, reduction="sum")\n        loss'},
             """cross_entropy contains the softmax. Give it the outputs of the model as they are; here the softmax is applied
-            twice.""": softmax_twice,
-            "Only the first batch is used. Is the return inside the loop?": first_batch,
-            "It is the loss of the last batch. Return the mean over all batches.": training(total=lambda losses: losses[-1]),
-            "It is the sum of the losses. Return their mean.": training(total=sum),
-        },
+            twice.""": {"model(images), labels": "mg.softmax(model(images), axis=-1), labels"},
+            "Only the first batch is used. Is the return inside the loop?": {"in batches": "in batches[:1]"},
+            "It is the loss of the last batch. Return the mean over all batches.": {"sum(losses) / len(losses)": "losses[-1]"},
+            "It is the sum of the losses. Return their mean.": {" / len(losses)": ""},
+        }),
         call=epoch,
     ),
     Part(
         "accuracy", solution.accuracy, accuracy_cases,
         ("the accuracy", "the model in evaluation mode", "nothing recorded"),
-        {
-            "The model is in training mode, where dropout is on. Call model.eval() first.": measured(evaluate=False),
-            "The tape records, which takes memory for nothing. Put the call of the model inside `with mg.no_grad():`.": measured(record=True),
-            "It is the share of wrong images.": measured(share=errors),
-            "It is the number of right images. Divide by how many there are.": measured(share=count),
-        },
+        mistakes(solution.accuracy, {
+            "The model is in training mode, where dropout is on. Call model.eval() first.": {"    model.eval()\n": ""},
+            "The tape records, which takes memory for nothing. Put the call of the model inside `with mg.no_grad():`.":
+                {"mg.no_grad()": "mg.enable_grad()"},
+            "It is the share of wrong images.": {"== labels": "!= labels"},
+            "It is the number of right images. Divide by how many there are.": {".mean()": ".sum()"},
+        }),
         call=score,
     ),
     Part("fit", right_fit, digits, ("the accuracy on new digits",), {}, call=reached, seconds=120),
