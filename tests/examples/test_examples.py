@@ -104,55 +104,6 @@ def test_digits_are_reproducible(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_normalization_facts():
-    """The invariance table of the paper with a row for RMSNorm, the widths of the misprint, and the other facts."""
-    text = run("normalization_facts.py")
-
-    def rows(name):
-        """Return the cells of a fact's table by the first one; columns are three spaces apart."""
-        block = re.search(rf"^{name}\n.*\n((?:  .*\n)+)", text, re.MULTILINE)[1]
-        cells = [re.split(r" {3,}", line.strip()) for line in block.splitlines()]
-        return {first: rest for first, *rest in cells}
-
-    found = {kind: " ".join(cell.split()[0] for cell in cells) for kind, cells in rows("invariance").items() if cells}
-    assert {kind: found[kind] for kind in ("BN", "WN", "LN", "RMSNorm")} == {
-        "BN": "yes no yes yes yes no no", "WN": "yes no yes no no no no", "LN": "yes yes no yes no yes no",
-        "RMSNorm": "yes no no yes no yes no",
-    }  # fmt: skip
-    assert rows("epsilon") == {
-        "σ of the input": ["σ of LN", "σ of the misprint"], "0.01": ["0.953", "3.07"], "0.1": ["1", "7.6"],
-        "1": ["1", "0.997"], "10": ["1", "0.1"],
-    }  # fmt: skip
-    assert rows("by-hand")["[1.0, 2.0, 6.0]"] == ["[-0.9258, -0.4629, 1.3887]"]
-    errors = {kind: cells[0] for kind, cells in rows("parts-of-a-batch").items() if kind != "norm"}
-    assert max(float(errors[kind]) for kind in ("LN", "GN", "IN", "RMSNorm")) < 1e-12
-    assert float(errors["BN"]) > 0.01
-    ratios = {kind: cells[-1] for kind, cells in rows("learning-rate").items()}
-    assert [ratios[kind] for kind in ("BN", "LN", "WN")] == ["16"] * 3
-    assert float(ratios["none"]) < 8
-    assert {cells[1] for size, cells in rows("batch-mates").items() if size.isdigit()} == {"0"}
-    assert rows("recurrence")["layer"][-1] == "0"
-    assert float(rows("recurrence")["batch"][-1]) > 0.01
-
-
-def test_normalization_facts_on_a_gpu(run_on_both, tmp_path):
-    """The tables equal those on the CPU within rounding."""
-    chosen = ("--facts", "by-hand", "restoring", "narrow-layers", "parts-of-a-batch", "folding")
-    here, there = run_on_both("normalization_facts.py", *chosen, folder=tmp_path)
-    number = r"-?\d+\.?\d*(?:e[+-]?\d+)?"
-    assert re.split(f" *{number}", here) == re.split(f" *{number}", there)  # a column is as wide as its digits need
-    for wanted, got in zip(re.findall(number, here), re.findall(number, there), strict=True):
-        assert float(got) == pytest.approx(float(wanted), rel=0.01, abs=1e-3)
-
-
-def test_normalization_facts_are_reproducible():
-    """The same seed gives the same numbers, another seed different ones; facts can be selected."""
-    chosen = ("--facts", "restoring", "invariance")
-    first, second, other = (run("normalization_facts.py", "--seed", seed, *chosen) for seed in ("1", "1", "2"))
-    assert first == second != other
-    assert re.findall(r"^[\w-]+$", first, re.MULTILINE) == ["restoring", "invariance"]
-
-
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
     """Make small substitutes for MNIST, IMDB with vectors, and a text, in the formats that --data takes."""

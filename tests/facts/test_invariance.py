@@ -2,7 +2,8 @@
 
 https://arxiv.org/abs/1607.06450. RMSNorm's row is ours to add, after Zhang, Sennrich 2019, section 4
 (https://arxiv.org/abs/1910.07467), and so are those of the later norms. All of it is exact for ε = 0 and positive
-factors only.
+factors only. docs/normalization/invariance.md asserts what follows for images, learning rates and the Fisher
+information.
 """
 
 import numpy as np
@@ -220,40 +221,3 @@ def test_gradients_of_scaled_weights(kind, factor, device, rng):
             assert abs(along) < 1e-12 * size
             rows = np.abs((g * w).sum(1)).max()  # by rows for the norms that are invariant to the scale of a row
             assert rows < 1e-12 * size if kind in BY_ROW else rows > 1e-3 * size
-
-
-# ── data ──
-
-SPATIAL = {
-    "IN": lambda: nn.InstanceNorm2d(4, eps=0.0, affine=True, dtype="float64"),
-    "GN": lambda: nn.GroupNorm(2, 4, eps=0.0, dtype="float64"),
-    "RMSNorm": lambda: nn.RMSNorm((4, 3, 2), eps=0.0, dtype="float64"),
-    "LN": lambda: nn.LayerNorm((4, 3, 2), eps=0.0, dtype="float64"),
-    "BN": lambda: nn.BatchNorm2d(4, eps=0.0, dtype="float64"),
-}
-
-
-@pytest.mark.parametrize("kind", [*SPATIAL, "WN"])
-def test_scaled_images(kind, rng):
-    """Like BN and LN, IN, GN and RMSNorm are invariant to the scale of the data; weight norm is not."""
-    x, w = rng.standard_normal((5, 3, 3, 2)), rng.standard_normal((4, 3))  # a 1 × 1 convolution of 3 to 4 channels
-    gain, shift = mg.tensor(rng.uniform(0.5, 1.5, (4, 1, 1))), mg.tensor(rng.standard_normal((4, 1, 1)))
-
-    def run(x):
-        if kind == "WN":
-            linear = nn.utils.weight_norm(nn.Linear(3, 4, bias=False, dtype="float64"))
-            with mg.no_grad():
-                linear.weight_v.copy_(mg.tensor(w))
-                linear.weight_g.fill_(1)
-            a = linear(mg.tensor(x).moveaxis(1, -1)).moveaxis(-1, 1)
-        else:
-            a = SPATIAL[kind]()(F.linear(mg.tensor(x).moveaxis(1, -1), mg.tensor(w)).moveaxis(-1, 1))
-        return array(mg.tanh(a * gain + shift))
-
-    y = run(x)
-    for factor in (1e-3, 20.0):
-        if kind == "WN":
-            assert np.abs(run(factor * x) - y).max() > 0.3
-        else:
-            np.testing.assert_allclose(run(factor * x), y, rtol=0, atol=1e-11)
-        assert np.abs(run(-factor * x) - y).max() > 0.3
