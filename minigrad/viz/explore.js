@@ -1,46 +1,10 @@
-// Reads the tape that the page carries (explore.py, tape_of) and lets the reader step through it.
-"use strict";
-(() => {
+// Reads the tape that the page carries (explore.py, tape_of) and lets the reader step through it; values.js draws.
 const tape = JSON.parse(document.getElementById("tape").textContent);
 const { entries, tensors, sources, equations } = tape;
 const ROW = 30, CARDS = 12;
-const $ = (id) => document.getElementById(id);
 
-// ── small tools ─────────────────────────────────────────────────────────────────────────────────
-// Text enters the page only as text nodes: no name can become markup.
-
-function make(tag, options = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [key, value] of Object.entries(options)) {
-    if (key === "class") element.className = value;
-    else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else element.setAttribute(key, value);
-  }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
-  return element;
-}
-
-function digits(value, most = 4) {
-  if (typeof value === "string") return value === "inf" ? "∞" : value === "-inf" ? "−∞" : value === "nan" ? "NaN" : value;
-  if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value).replace("-", "−");
-  const size = Math.abs(value);
-  const text = size >= 1e5 || size < 1e-3 ? value.toExponential(2) : String(Number(value.toPrecision(most)));
-  return text.replaceAll("-", "−").replace("e+", "e");
-}
-
-function bytes(n) {
-  if (n < 1024) return `${n} B`;
-  const power = Math.min(3, Math.floor(Math.log2(n) / 10));
-  return `${(n / 1024 ** power).toPrecision(3)} ${["", "KiB", "MiB", "GiB"][power]}`;
-}
-
-function duration(seconds) {
-  if (seconds === null) return "not measured";
-  return seconds < 1e-3 ? `${(seconds * 1e6).toFixed(1)} µs` : `${(seconds * 1e3).toPrecision(3)} ms`;
-}
-
-const form = (shape) => shape.length ? `(${shape.join(", ")}${shape.length === 1 ? "," : ""})` : "()";
 const title = (k) => entries[k].name ?? entries[k].op;
+const valueOf = (number) => drawTensor(tensors[number]);
 const low = "₀₁₂₃₄₅₆₇₈₉";
 const subscript = (k) => String(k).replace(/\d/g, (d) => low[d]);
 
@@ -49,17 +13,6 @@ function symbol(names, k) {
   const tail = names.length - 1;
   if (tail >= 0 && k >= tail && names[tail].endsWith("…")) return names[tail].slice(0, -1) + (k > tail || names.length === 1 ? subscript(k - tail) : subscript(0));
   return names[k] ?? `input ${k}`;
-}
-
-// "dW_hh" and "h_{t−1}" with their subscripts typeset
-function formula(text) {
-  const parts = [];
-  let end = 0;
-  for (const found of text.matchAll(/(?<![\p{L}\d])(LN|d?\p{L}|Σ)_(?:\{([^}]+)\}|([A-Za-z0-9]+))/gu)) {
-    parts.push(text.slice(end, found.index) + found[1], make("sub", {}, found[2] ?? found[3]));
-    end = found.index + found[0].length;
-  }
-  return [...parts, text.slice(end)];
 }
 
 // ── derived from the tape ───────────────────────────────────────────────────────────────────────
@@ -124,130 +77,6 @@ function go(t, k = null) {
   render();
 }
 
-// ── values ──────────────────────────────────────────────────────────────────────────────────────
-
-function tint(cell, value, most) {
-  if (typeof value !== "number") { cell.classList.add("odd"); return; }
-  const share = most ? Math.min(1, Math.abs(value) / most) : 0;
-  if (share) cell.style.background = `rgb(var(--${value < 0 ? "negative" : "positive"}) / ${(share * 0.42).toFixed(3)})`;
-}
-
-function valueOf(number) {
-  const tensor = tensors[number];
-  if (tensor.numbers) {
-    const flat = tensor.numbers.flat();
-    if (!flat.length) return make("p", { class: "note" }, "no elements");
-    if (flat.length === 1) return make("div", { class: "single", title: String(flat[0]) }, digits(flat[0]));
-    const most = Math.max(...flat.filter((v) => typeof v === "number").map(Math.abs));
-    const rows = tensor.numbers.map((row) => make("tr", {}, ...row.map((v) => {
-      const cell = make("td", {}, digits(v, row.length > 4 ? 3 : 4));
-      tint(cell, v, most);
-      return cell;
-    })));
-    const table = make("table", { class: "numbers" }, make("tbody", {}, ...rows));
-    cells(table, [rows.length, tensor.numbers[0].length],
-      (row, column) => `${indexOf(tensor.shape, row, column)} ${String(tensor.numbers[row][column]).replace("-", "−")}`,
-      (row, column) => rows[row].children[column].getBoundingClientRect(),
-      (row, column) => {
-        table.querySelector(".at")?.classList.remove("at");
-        rows[row]?.children[column].classList.add("at");
-      });
-    return make("div", { class: "scroll" }, table);
-  }
-  if (!tensor.map) return make("p", { class: "note" }, "no elements");
-  return make("div", {}, heatmap(tensor), stats(tensor.stats),
-    make("p", { class: "firsts", title: "the first elements" }, tensor.first.map((v) => digits(v)).join("  ") + " …"));
-}
-
-// The index of an element: the last axis is the columns, the others are the rows.
-function indexOf(shape, row, column) {
-  const index = shape.length ? [column] : [];
-  for (const size of shape.slice(0, -1).reverse()) { index.unshift(row % size); row = Math.floor(row / size); }
-  return `[${index.join(", ")}]`;
-}
-
-// Shows the number of the cell that the pointer is over, or, with the arrow keys, of the one that has the focus.
-function cells(box, [height, width], text, where, mark = () => {}) {
-  const tip = $("tip");
-  let [row, column] = [0, 0];
-  const show = () => {
-    const { left, bottom, top } = where(row, column);
-    tip.textContent = text(row, column);
-    tip.hidden = false;
-    tip.style.left = `${Math.max(4, Math.min(left, innerWidth - tip.offsetWidth - 4))}px`;
-    tip.style.top = `${bottom + 4 + tip.offsetHeight > innerHeight ? top - 4 - tip.offsetHeight : bottom + 4}px`;
-  };
-  const leave = () => { tip.hidden = true; mark(-1, -1); };
-  box.tabIndex = 0;
-  box.setAttribute("aria-label", `${height} × ${width} numbers; the arrow keys move along them`);
-  box.onpointermove = ({ clientX, clientY }) => {
-    const outer = box.getBoundingClientRect();
-    const cell = box.rows ? document.elementFromPoint(clientX, clientY)?.closest("td") : null;
-    if (box.rows && !cell) { tip.hidden = true; return; }
-    [row, column] = cell ? [cell.parentElement.rowIndex, cell.cellIndex]
-      : [(clientY - outer.top) / outer.height * height, (clientX - outer.left) / outer.width * width].map((at) => Math.max(0, Math.floor(at)));
-    [row, column] = [Math.min(row, height - 1), Math.min(column, width - 1)];
-    show();
-  };
-  box.onpointerleave = () => { tip.hidden = true; };
-  box.onfocus = () => { if (box.matches(":focus-visible")) { mark(row, column); show(); } };
-  box.onblur = leave;
-  box.onkeydown = (event) => {
-    const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [];
-    if (down === undefined) return;
-    event.preventDefault();
-    event.stopPropagation();
-    [row, column] = [Math.max(0, Math.min(height - 1, row + down)), Math.max(0, Math.min(width - 1, column + right))];
-    mark(row, column);
-    show();
-  };
-}
-
-// The places of a sample along an axis, as values.py chooses them: evenly spaced, with the first and the last.
-function samplePlace(k, taken, length) {
-  if (taken < 2) return 0;
-  const at = k * (length - 1) / (taken - 1), below = Math.floor(at);
-  return at - below === 0.5 ? below + below % 2 : Math.round(at);   // NumPy rounds halves to even numbers
-}
-
-function heatmap(tensor) {
-  const [height, width] = tensor.map_shape;
-  const scale = Math.max(2, Math.min(10, Math.floor(256 / width)));
-  const canvas = make("canvas", { width, height, role: "img", title: `a sample of ${height} × ${width} evenly spaced elements; full color is ±${digits(tensor.scale)}` });
-  canvas.style.width = `${width * scale}px`;
-  canvas.style.height = `${Math.max(height * scale, 12)}px`;
-  const style = getComputedStyle(document.documentElement);
-  const channel = (name) => style.getPropertyValue(name).trim().split(/\s+/).map(Number);
-  const colors = [channel("--negative"), channel("--positive")];
-  const raw = atob(tensor.map), context = canvas.getContext("2d"), image = context.createImageData(width, height);
-  for (let i = 0; i < raw.length; i++) {
-    const level = (raw.charCodeAt(i) << 24) >> 24;
-    const [r, g, b] = level === -128 ? [192, 38, 211] : colors[level > 0 ? 1 : 0];
-    image.data.set([r, g, b, level === -128 ? 255 : Math.round(Math.abs(level) / 127 * 235)], 4 * i);
-  }
-  context.putImageData(image, 0, 0);
-  const columns = tensor.shape.at(-1), rows = tensor.shape.slice(0, -1).reduce((a, b) => a * b, 1);
-  cells(canvas, [height, width], (row, column) => {
-    const level = (raw.charCodeAt(row * width + column) << 24) >> 24;
-    return `${indexOf(tensor.shape, samplePlace(row, height, rows), samplePlace(column, width, columns))} ${
-      level === -128 ? "NaN" : `≈ ${digits(level / 127 * tensor.scale, 2)}`}`;
-  }, (row, column) => {
-    const box = canvas.getBoundingClientRect(), [x, y] = [box.width / width, box.height / height];
-    return { left: box.left + column * x, top: box.top + row * y, bottom: box.top + (row + 1) * y };
-  });
-  return canvas;
-}
-
-function stats(found) {
-  const list = make("dl", { class: "stats" });
-  const row = (name, text, odd) => list.append(make("dt", {}, name), make("dd", odd ? { class: "odd" } : {}, text));
-  for (const name of ["min", "max", "mean", "std"]) if (name in found) row(name, digits(found[name]));
-  row("zeros", `${digits(Number((found.zeros * 100).toPrecision(3)))} %`);
-  if (found.nan) row("NaN", String(found.nan), true);
-  if (found.inf) row("∞", String(found.inf), true);
-  return list;
-}
-
 // ── the local picture ───────────────────────────────────────────────────────────────────────────
 
 // An operation inside of a time step has the step's name instead of a number.
@@ -262,54 +91,53 @@ function reference(k) {
     entry.made ? label(k) : `${label(k)} ${title(k)}`);
 }
 
-// What is known of the gradient of entry j while entry k is visited.
+// A card: a symbol, where it comes from, its form, and what is known of it, side by side.
+function card(symbols, origin, info, contents, kind = "card") {
+  return make("article", { class: kind },
+    make("header", {}, make("span", { class: "symbol" }, ...symbols), origin, make("span", { class: "form" }, info)),
+    make("div", { class: "pair" }, ...contents));
+}
+
+const headed = (text, content, options = {}) => make("div", options, make("h3", {}, text), content);
+const gradient = (content, text = "gradient") => headed(text, content, { class: "gradient" });
+const described = ({ shape, dtype }) => `${form(shape)} ${dtype}`;
+const named = (k) => entries[k].parent === null ? [title(k)] : formula(title(k));
+
+// The gradient of entry j as far as it is known while entry k is visited.
 function gradientOf(j, output, k) {
-  const waiting = uses[j].filter((user) => user < k).length;
-  const parts = make("div", { class: "gradient" }, make("h3", {}, uses[j].length > 1 ? `gradient, summed over ${uses[j].length} uses` : "gradient"));
+  const count = uses[j].length, waiting = uses[j].filter((user) => user < k).length;
   const number = entries[j].grads?.[output] ?? null;
-  if (waiting) parts.append(make("p", { class: "note" }, `${uses[j].length - waiting} of ${uses[j].length} uses have contributed; the rest come later`));
-  else if (number === null) parts.append(make("p", { class: "note" }, entries[j].grads ? "no gradient arrived at this output" : "no gradient passed here"));
-  else parts.append(valueOf(number));
-  return parts;
+  return gradient(waiting ? note(`${count - waiting} of ${count} uses have contributed; the rest come later`)
+    : number !== null ? valueOf(number)
+    : note(entries[j].grads ? "no gradient arrived at this output" : "no gradient passed here"),
+  count > 1 ? `gradient, summed over ${count} uses` : "gradient");
 }
 
-function card(name, j, output, k, backward) {
+function entryCard(name, j, output, k, backward) {
   const entry = entries[j], number = entry.outs?.[output] ?? entry.saved_outs?.[output] ?? null;
-  const shape = number === null ? (output ? null : entry.shape) : tensors[number].shape;
-  const value = make("div", {}, make("h3", {}, "value"), number === null
-    ? make("p", { class: "note" }, entry.leaf ? "not kept: this leaf no longer exists" : "not kept: run the forward pass under viz.record()")
-    : valueOf(number));
-  return make("article", { class: "card" },
-    make("header", {}, make("span", { class: "symbol" }, ...formula(name)), j === k ? null : reference(j),
-      make("span", { class: "form" }, `${shape === null ? "" : form(shape)} ${number === null ? entry.dtype : tensors[number].dtype}`)),
-    make("div", { class: "pair" }, value, backward ? gradientOf(j, output, k) : null));
+  const info = number !== null ? described(tensors[number]) : `${output ? "" : form(entry.shape)} ${entry.dtype}`;
+  const value = number !== null ? valueOf(number)
+    : note(entry.leaf ? "not kept: this leaf no longer exists" : "not kept: run the forward pass under viz.record()");
+  return card(formula(name), j === k ? null : reference(j), info, [headed("value", value), backward ? gradientOf(j, output, k) : null]);
 }
 
-// What a time step read or computed.
-function part([name, number, grad], backward) {
-  const { shape, dtype } = tensors[number];
-  const gradient = () => make("div", { class: "gradient" }, make("h3", {}, "gradient"),
-    grad === null ? make("p", { class: "note" }, "no gradient passed here") : valueOf(grad));
-  return make("article", { class: "card" },
-    make("header", {}, make("span", { class: "symbol" }, ...formula(name)), make("span", { class: "form" }, `${form(shape)} ${dtype}`)),
-    make("div", { class: "pair" }, make("div", {}, make("h3", {}, "value"), valueOf(number)), backward ? gradient() : null));
+// A number that a time step read or computed.
+function stepCard([name, number, grad], backward) {
+  return card(formula(name), null, described(tensors[number]), [headed("value", valueOf(number)),
+    backward ? gradient(grad === null ? note("no gradient passed here") : valueOf(grad)) : null]);
+}
+
+function constantCard(name, number) {
+  return number === null ? card(formula(name), null, "no gradient", [note("a constant that backward does not read, or omitted")], "card given")
+    : card(formula(name), null, `${described(tensors[number])}, no gradient`, [headed("value, saved for backward", valueOf(number))], "card given");
 }
 
 // The button that shows the inside of an entry, or why it has none.
 function opener(k) {
   const steps = inside[k].filter((i) => entries[i].made).length;
-  if (!inside[k].length) return entries[k].note ? make("p", { class: "note" }, entries[k].note) : null;
+  if (!inside[k].length) return entries[k].note ? note(entries[k].note) : null;
   return make("button", { class: "opener", type: "button", "aria-expanded": String(opened.has(k)), title: "Enter", onclick: () => toggle(k) },
     `${opened.has(k) ? "▾ close the" : "▸ open the"} ${steps || inside[k].length} ${steps ? "time steps" : "operations"}`);
-}
-
-function constant(name, number) {
-  const known = number === null ? [make("p", { class: "note" }, "a constant that backward does not read, or omitted")]
-    : [make("div", {}, make("h3", {}, "value, saved for backward"), valueOf(number))];
-  return make("article", { class: "card given" },
-    make("header", {}, make("span", { class: "symbol" }, ...formula(name)), make("span", { class: "form" },
-      number === null ? "no gradient" : `${form(tensors[number].shape)} ${tensors[number].dtype}, no gradient`)),
-    make("div", { class: "pair" }, ...known));
 }
 
 function several(cards) {
@@ -324,36 +152,34 @@ function several(cards) {
 
 function picture(k, backward) {
   const entry = entries[k], equation = equations[entry.equation];
-  const ins = entry.made ? entry.given.map((row) => () => part(row, backward)) : entry.inputs.flatMap((j, i) => {
+  const ins = entry.made ? entry.given.map((row) => () => stepCard(row, backward)) : entry.inputs.flatMap((j, i) => {
     const name = symbol(equation.inputs, i);
-    return name ? [() => j === null ? constant(name, entry.read[i]) : card(name, j, entry.routes[i], k, backward)] : [];
+    return name ? [() => j === null ? constantCard(name, entry.read[i]) : entryCard(name, j, entry.routes[i], k, backward)] : [];
   });
   const count = Math.max(entry.outs?.length ?? 0, entry.grads?.length ?? 0, 1);
-  const outs = entry.made ? entry.made.map((row) => () => part(row, backward)) : Array.from({ length: count }, (_, o) => () => card(symbol(equation.outputs, count > 1 ? o : 0), k, o, k, backward));
+  const outs = entry.made ? entry.made.map((row) => () => stepCard(row, backward))
+    : Array.from({ length: count }, (_, o) => () => entryCard(symbol(equation.outputs, count > 1 ? o : 0), k, o, k, backward));
   const arrow = () => make("span", { class: "arrow", "aria-hidden": "true" }, backward ? "↑" : "↓");
-  const middle = make("div", { class: "operation" }, ins.length ? arrow() : null, make("strong", {}, ...(entry.parent === null ? [title(k)] : formula(title(k)))),
+  const middle = make("div", { class: "operation" }, ins.length ? arrow() : null, make("strong", {}, ...named(k)),
     make("span", { class: "scope" }, entry.scope.join(" › ")),
     make("span", { class: "brief" }, ...formula(backward ? equation.backward : equation.forward)), opener(k), arrow());
   const users = uses[k].length
-    ? make("p", { class: "users" }, "read by ", ...uses[k].slice(0, CARDS).map(reference), uses[k].length > CARDS ? ` and ${uses[k].length - CARDS} more` : "")
-    : entry.parent !== null ? make("p", { class: "users" }, "inside of ", reference(entry.parent))
-    : make("p", { class: "users" }, "the end of the tape: backward begins here");
-  const box = $("picture");
-  box.replaceChildren(...(ins.length ? [several(ins)] : []), middle, several(outs), users);
-  box.scrollTop = 0;
+    ? ["read by ", ...uses[k].slice(0, CARDS).map(reference), uses[k].length > CARDS ? ` and ${uses[k].length - CARDS} more` : ""]
+    : entry.parent !== null ? ["inside of ", reference(entry.parent)] : ["the end of the tape: backward begins here"];
+  show(...(ins.length ? [several(ins)] : []), middle, several(outs), make("p", { class: "users" }, ...users));
+}
+
+function show(...parts) {
+  $("picture").replaceChildren(...parts);
+  $("picture").scrollTop = 0;
 }
 
 // Leaves, at the end of the backward pass.
 function leavesPicture(leaves) {
-  const cards = leaves.map((j) => () => make("article", { class: "card" },
-    make("header", {}, make("span", { class: "symbol" }, ...(entries[j].parent === null ? [title(j)] : formula(title(j)))),
-      make("span", { class: "form" }, `${form(entries[j].shape)} ${entries[j].dtype}`)),
-    make("div", { class: "pair" }, gradientOf(j, 0, Math.min(...leaves)))));
-  $("picture").replaceChildren(
-    make("div", { class: "operation" }, make("strong", {}, `${leaves.length} leaves`),
-      make("span", { class: "scope" }, entries[leaves[0]].parent === null ? "each adds its gradient to its grad" : "what the layer read")),
-    several(cards));
-  $("picture").scrollTop = 0;
+  const own = entries[leaves[0]].parent === null, first = Math.min(...leaves);
+  show(make("div", { class: "operation" }, make("strong", {}, `${leaves.length} leaves`),
+    make("span", { class: "scope" }, own ? "each adds its gradient to its grad" : "what the layer read")),
+  several(leaves.map((j) => () => card(named(j), null, described(entries[j]), [gradientOf(j, 0, first)]))));
 }
 
 // ── equation, source, costs ─────────────────────────────────────────────────────────────────────
@@ -376,9 +202,9 @@ function details(k, backward) {
   if (entry.source !== null) {
     const line = sources[entry.source];
     parts.push(section("your code", make("p", { class: "place" }, `${line.file}, line ${line.line}`),
-      line.lines.length ? code(line.lines.map((_, i) => line.first + i), line.lines, line.line) : make("p", { class: "note" }, "the text of this line is no longer available")));
+      line.lines.length ? code(line.lines.map((_, i) => line.first + i), line.lines, line.line) : note("the text of this line is no longer available")));
   } else if (!entry.leaf) {
-    parts.push(section("your code", make("p", { class: "note" }, "not recorded: run the forward pass under viz.record()")));
+    parts.push(section("your code", note("not recorded: run the forward pass under viz.record()")));
   }
   const costs = make("dl", { class: "costs" });
   const row = (name, text) => costs.append(make("dt", {}, name), make("dd", {}, text));
@@ -396,13 +222,13 @@ function details(k, backward) {
     return output >= 0 ? `equal to ${symbol(equation.outputs, output)}` : "";
   };
   const saved = make("ul", { class: "saved" }, ...entry.saved.map((number) => {
-    const tensor = tensors[number], equal = same(number), head = `${form(tensor.shape)} ${tensor.dtype}${equal ? `, ${equal}` : ""}`;
+    const equal = same(number), head = `${described(tensors[number])}${equal ? `, ${equal}` : ""}`;
     const item = make("details", {}, make("summary", {}, head));
     item.addEventListener("toggle", () => { if (item.open && item.children.length === 1) item.append(valueOf(number)); });
     return make("li", {}, item);
   }));
   parts.push(entry.parent === null ? section("cost", costs, entry.saved.length ? saved : null)
-    : section("cost", make("p", { class: "note" }, "The layer ran all time steps as one operation, and its entry shows what that cost. Here its composition was run again, for this page.")));
+    : section("cost", note("The layer ran all time steps as one operation, and its entry shows what that cost. Here its composition was run again, for this page.")));
   box.replaceChildren(...parts);
 }
 
@@ -654,4 +480,3 @@ now = Math.min(leaves, N - 1);                       // at the first operation: 
 filter();
 applyTheme();
 linked();
-})();

@@ -6,7 +6,7 @@ import html
 import json
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -71,23 +71,7 @@ class Page:
         )
 
 
-class Tensors:
-    """The tensors of a page; equal ones are stored once, which shows that they are equal."""
-
-    def __init__(self) -> None:
-        self.shown: list[dict[str, Any]] = []
-        self._numbers: dict[str, int] = {}
-
-    def add(self, shown: dict[str, Any]) -> int:
-        """The number of what `describe` returned."""
-        key = json.dumps(shown)
-        if key not in self._numbers:
-            self._numbers[key] = len(self.shown)
-            self.shown.append(shown)
-        return self._numbers[key]
-
-
-class Pass(Listener):
+class Arrivals(Listener):
     """The gradients that a backward pass brings to each operation, and the time it spends there.
 
     Those of the operations in `keep` are also kept themselves.
@@ -196,9 +180,9 @@ def explore(
     return Page(text, written, sum(entry["parent"] is None for entry in content["entries"]))
 
 
-def gradients(loss: Tensor, grad: Tensor | None, leaves: list[Tensor], keep: Collection[int]) -> Pass:
+def gradients(loss: Tensor, grad: Tensor | None, leaves: list[Tensor], keep: Collection[int]) -> Arrivals:
     """One backward pass to the leaves, observed; the tape is retained."""
-    seen = Pass(keep)
+    seen = Arrivals(keep)
     listen(seen)
     try:
         differentiate([loss], [grad], leaves, True, False, "explore")
@@ -223,7 +207,7 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
     leaves = {sequence: leaf for sequence, (leaf, _) in held.items() if leaf is not None}
     layers = compositions(loss)
     seen = gradients(loss, grad, list(leaves.values()), layers)
-    tensors, sources, equations = Tensors(), Table(user_line), Table(equation_row)
+    tensors, sources, equations = Table(dict, json.dumps), Table(user_line), Table(equation_row)
     counted = {leaf.data_ptr() for leaf in leaves.values()}
     numbers: dict[int, int] = {}  # id of a saved tensor -> its number; `held` keeps them alive
     shown: list[dict[str, Any]] = []
@@ -278,11 +262,11 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
         else:
             layer = Unrolled(ops[row["sequence"]].inputs, composition, inputs, seen.kept[row["sequence"]])
             shown += entries_inside(layer, shown[row["index"]], row["index"], len(shown), tensors, equations)
-    return {"entries": shown, "tensors": tensors.shown, "sources": sources.rows, "equations": equations.rows}
+    return {"entries": shown, "tensors": tensors.rows, "sources": sources.rows, "equations": equations.rows}
 
 
 def entries_inside(
-    layer: Unrolled, outer: dict[str, Any], parent: int, start: int, tensors: Tensors, equations: Table
+    layer: Unrolled, outer: dict[str, Any], parent: int, start: int, tensors: Table, equations: Table
 ) -> list[dict[str, Any]]:
     """The entries inside of a recurrent layer, whose own entry `outer` is number `parent`; they begin with `start`.
 
@@ -338,17 +322,18 @@ def entries_inside(
 
 
 class Table:
-    """Rows that entries share, each made once from its key."""
+    """Rows that entries share: things with equal keys have one row, which also shows that they are equal."""
 
-    def __init__(self, make: Any) -> None:
-        self.rows: list[dict[str, Any]] = []
-        self._make, self._numbers = make, dict[Any, int]()
+    def __init__(self, make: Callable[[Any], Any], key: Callable[[Any], Any] = lambda thing: thing) -> None:
+        self.rows: list[Any] = []
+        self._make, self._key, self._numbers = make, key, dict[Any, int]()
 
-    def add(self, key: Any) -> int:
-        """The number of the row of a key."""
+    def add(self, thing: Any) -> int:
+        """Return the number of the row of a thing."""
+        key = self._key(thing)
         if key not in self._numbers:
             self._numbers[key] = len(self.rows)
-            self.rows.append(self._make(key))
+            self.rows.append(self._make(thing))
         return self._numbers[key]
 
 
@@ -365,17 +350,13 @@ def equation_row(equation: Op | Equation) -> dict[str, Any]:
 
 def page_of(content: dict[str, Any], title: str) -> str:
     """The page: template, style, script and content in one text."""
-    files = resources.files("minigrad.viz")
+    folder = resources.files("minigrad.viz")
+    sources = {"style": "explore.css", "values": "values.js", "script": "explore.js", "page": "explore.html"}
+    parts = {part: folder.joinpath(name).read_text(encoding="utf-8") for part, name in sources.items()}
+    parts["title"] = html.escape(title)
     # "<" is escaped so that no user text can end the script element that contains it
-    data = json.dumps(content, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    parts = {
-        "title": html.escape(title),
-        "style": files.joinpath("explore.css").read_text(encoding="utf-8"),
-        "data": data,
-        "script": files.joinpath("explore.js").read_text(encoding="utf-8"),
-    }
-    template = files.joinpath("explore.html").read_text(encoding="utf-8")
-    pieces = template.split("{{")
+    parts["data"] = json.dumps(content, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    pieces = parts["page"].split("{{")
     filled = [pieces[0]]
     for piece in pieces[1:]:
         name, _, rest = piece.partition("}}")
