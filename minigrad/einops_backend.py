@@ -9,38 +9,42 @@ from typing import Any
 
 from einops._backends import AbstractBackend
 
-import minigrad as mg
+from minigrad.creation import arange, asarray
+from minigrad.engine.ops.join import concat, stack
+from minigrad.engine.ops.layout import expand_dims
+from minigrad.engine.tensor import Tensor
+from minigrad.products import einsum, tile
 
 
 class Backend(AbstractBackend):
     framework_name = "minigrad"
 
     def is_appropriate_type(self, tensor: Any) -> bool:
-        return isinstance(tensor, mg.Tensor)
+        return isinstance(tensor, Tensor)
 
-    def from_numpy(self, x: Any) -> mg.Tensor:
-        return mg.asarray(x)
+    def from_numpy(self, x: Any) -> Tensor:
+        return asarray(x)
 
-    def to_numpy(self, x: mg.Tensor) -> Any:
+    def to_numpy(self, x: Tensor) -> Any:
         return x.detach().to("cpu").numpy()
 
-    def arange(self, start: int, stop: int) -> mg.Tensor:
-        return mg.arange(start, stop)
+    def arange(self, start: int, stop: int) -> Tensor:
+        return arange(start, stop)
 
-    def stack_on_zeroth_dimension(self, tensors: Sequence[mg.Tensor]) -> mg.Tensor:
-        return mg.stack(tensors)
+    def stack_on_zeroth_dimension(self, tensors: Sequence[Tensor]) -> Tensor:
+        return stack(tensors)
 
-    def add_axis(self, x: mg.Tensor, new_position: int) -> mg.Tensor:
-        return mg.expand_dims(x, new_position)
+    def add_axis(self, x: Tensor, new_position: int) -> Tensor:
+        return expand_dims(x, new_position)
 
-    def tile(self, x: mg.Tensor, repeats: Sequence[int]) -> mg.Tensor:
-        return mg.tile(x, tuple(repeats))
+    def tile(self, x: Tensor, repeats: Sequence[int]) -> Tensor:
+        return tile(x, tuple(repeats))
 
-    def concat(self, tensors: Sequence[mg.Tensor], axis: int) -> mg.Tensor:
-        return mg.concat(tensors, axis)
+    def concat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
+        return concat(tensors, axis)
 
-    def is_float_type(self, x: mg.Tensor) -> bool:
+    def is_float_type(self, x: Tensor) -> bool:
         return x.dtype.kind == "f"
 
-    def einsum(self, pattern: str, *x: mg.Tensor) -> mg.Tensor:
-        return mg.einsum(pattern, *x)
+    def einsum(self, pattern: str, *x: Tensor) -> Tensor:
+        return einsum(pattern, *x)

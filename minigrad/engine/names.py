@@ -1,9 +1,7 @@
-"""The names of tensors and of files in tables, pictures and pages."""
+"""The names of tensors in tables, pictures and pages."""
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from minigrad.engine.array import Array
@@ -63,23 +61,3 @@ def _shortest(pairs: Iterator[tuple[Any, str]]) -> dict[int, str]:
         if len(name) < len(found.get(id(tensor), name + " ")):
             found[id(tensor)] = name
     return found
-
-
-def public_place(where: str) -> str:
-    """Return ``file:line`` with the public name of the file."""
-    path, _, line = where.rpartition(":")
-    return f"{public_name(path)}:{line}"
-
-
-def public_name(path: str) -> str:
-    """Return the name of a file for other readers: a page may be published, and must not reveal a machine's folders.
-
-    A file in the current folder is named by its relative path, any other by the last two parts of its path, and a
-    notebook cell as such.
-    """
-    if "ipykernel" in Path(path).parent.name:
-        return "notebook cell"
-    if path.startswith("<"):
-        return path
-    inside = os.path.relpath(path) if os.path.isabs(path) and Path(path).is_relative_to(Path.cwd()) else None
-    return inside or "/".join(Path(path).parts[-2:])

@@ -4,7 +4,7 @@ import linecache
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from minigrad.engine.names import public_place
+from minigrad.engine.places import public_place
 
 __all__ = ["TapeTable"]
 

@@ -23,7 +23,9 @@ from typing import Any
 
 import numpy as np
 
-import minigrad as mg
+from minigrad.autograd.gradients import grad as grad_of
+from minigrad.creation import tensor, zeros_like
+from minigrad.engine.tensor import Tensor
 
 RTOL = 1e-7  # an answer in float64 that sums in another order is within 1e-12
 COLUMNS = 79
@@ -227,42 +229,42 @@ def unpacked(part: Part, result: Any) -> Sequence[Any]:
         raise Failure(f"It returns {what}; it has to return {count}: {', '.join(part.outputs)}.")
     values = result if count > 1 else [result]
     for name, value in zip(part.outputs, values, strict=True):
-        tensor = isinstance(value, mg.Tensor)
-        if part.order and not tensor:
+        is_tensor = isinstance(value, Tensor)
+        if part.order and not is_tensor:
             raise Failure(f"It returns {name} of type {type(value).__name__}; it has to be a minigrad tensor.")
-        if not part.order and tensor:
+        if not part.order and is_tensor:
             raise Failure(f"It returns {name} as a minigrad tensor; this stage is about NumPy arrays.")
-        if not part.call and not isinstance(value, (mg.Tensor, np.ndarray, np.generic, float)):
+        if not part.call and not isinstance(value, (Tensor, np.ndarray, np.generic, float)):
             raise Failure(f"It returns {name} of type {type(value).__name__}; it has to be an array.")
         if not part.call and np.asarray(plain(value)).dtype != np.float64:
             raise Failure(f"It returns {name} as {np.asarray(plain(value)).dtype}; it has to be float64.")
     return values
 
 
-def derivatives(outputs: list[mg.Tensor], arguments: list[Any], order: int) -> list[np.ndarray | None]:
+def derivatives(outputs: list[Tensor], arguments: list[Any], order: int) -> list[np.ndarray | None]:
     """The gradients of the outputs for random cotangents, and the gradients of these; None where nothing arrives."""
     draw, found = Draw(small=True), []
-    wanted = [value for value in arguments if isinstance(value, mg.Tensor) and value.requires_grad]
+    wanted = [value for value in arguments if isinstance(value, Tensor) and value.requires_grad]
     for _ in range(order):
-        cotangents = [mg.tensor(draw(*y.shape)) for y in outputs]
+        cotangents = [tensor(draw(*y.shape)) for y in outputs]
         recorded = [(y, g) for y, g in zip(outputs, cotangents, strict=True) if y.requires_grad]
         if recorded:
             ys, gs = zip(*recorded, strict=True)
-            grads = mg.grad(ys, wanted, gs, create_graph=True, allow_unused=True)
+            grads = grad_of(ys, wanted, gs, create_graph=True, allow_unused=True)
         else:
             grads = (None,) * len(wanted)
         found += [None if grad is None else plain(grad) for grad in grads]
-        outputs = [mg.zeros_like(x) if grad is None else grad for grad, x in zip(grads, wanted, strict=True)]
+        outputs = [zeros_like(x) if grad is None else grad for grad, x in zip(grads, wanted, strict=True)]
     return found
 
 
 def gradients(f: Callable, g: np.ndarray | tuple[np.ndarray, ...], *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     """Pull cotangents of f back to its arguments; from NumPy to NumPy."""
-    inputs = [mg.tensor(a, requires_grad=True) for a in arrays]
+    inputs = [tensor(a, requires_grad=True) for a in arrays]
     outputs = f(*inputs)
-    cotangents = [mg.tensor(np.asarray(v)) for v in (g if isinstance(g, tuple) else (g,))]
+    cotangents = [tensor(np.asarray(v)) for v in (g if isinstance(g, tuple) else (g,))]
     return tuple(
-        grad.numpy() for grad in mg.grad(outputs, inputs, cotangents[0] if len(cotangents) == 1 else cotangents)
+        grad.numpy() for grad in grad_of(outputs, inputs, cotangents[0] if len(cotangents) == 1 else cotangents)
     )
 
 
@@ -271,11 +273,11 @@ def differentiable(value: Any) -> bool:
 
 
 def to_tensor(value: Any) -> Any:
-    return mg.tensor(value, requires_grad=differentiable(value)) if isinstance(value, np.ndarray) else value
+    return tensor(value, requires_grad=differentiable(value)) if isinstance(value, np.ndarray) else value
 
 
 def plain(value: Any) -> Any:
-    return value.detach().numpy().copy() if isinstance(value, mg.Tensor) else value
+    return value.detach().numpy().copy() if isinstance(value, Tensor) else value
 
 
 @contextmanager

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minigrad.engine.inspection import contents
-from minigrad.engine.names import name_leaves, names_of, names_of_variables, public_place
+from minigrad.engine.names import name_leaves, names_of, names_of_variables
 from minigrad.engine.ops.arguments import integer, kind_of
+from minigrad.engine.places import public_place
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
 from minigrad.saving.files import checked_path

@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from minigrad.engine.names import public_name
 from minigrad.engine.node import Op
+from minigrad.engine.places import public_name
 
 AROUND = 2  # lines shown before and after
 ENGINE = Path(__file__).parents[2] / "cext"  # in a clone; an installed package has none
