@@ -1,4 +1,4 @@
-"""What einops asks of a library about its tensors.
+"""The functions that einops needs for minigrad's tensors.
 
 einops looks for its backends among the subclasses of its own class, so this module imports einops, in 2 ms. minigrad
 imports it where einops is installed, whichever of the two a program imports first.

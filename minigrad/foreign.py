@@ -15,7 +15,7 @@ WIDER = [
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is a tensor, or an array or a number of NumPy or another library."""
+    """Return whether a value is a tensor, or an array or a number of NumPy or another library."""
     return hasattr(value, "__dlpack__") or (hasattr(value, "__array__") and hasattr(value, "dtype"))
 
 

@@ -76,7 +76,7 @@ def matrix_power(x: Tensor, n: int, /) -> Tensor:
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(f"[matrix_power] expected square matrices, got shape {x.shape}")
     y = None
-    while n:  # by squaring
+    while n:  # squaring takes log₂ n products
         if n & 1:
             y = x if y is None else matmul(y, x)
         n >>= 1
@@ -192,8 +192,8 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: float | str | None
 def norm(x: Tensor, /, ord: float | str | None = None, axis: Axes | None = None, keepdims: bool = False) -> Tensor:
     """`vector_norm` along one axis, `matrix_norm` along a pair of axes, as `numpy.linalg.norm`.
 
-    Without `axis`, the norm of the vector or the matrix x; without `ord` as well, that of all elements of x as a
-    vector.
+    Without `axis`, the norm of the vector or the matrix x; without `ord` as well, the norm of all elements of x
+    as a vector.
 
     Examples
     --------

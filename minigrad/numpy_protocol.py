@@ -26,19 +26,16 @@ def _row_major(name: str, order: str) -> None:
 
 
 def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Tensor:
-    """`minigrad.reshape`."""
     _row_major("reshape", order)
     return mg.reshape(a, shape, copy)
 
 
 def ravel(a: Tensor, order: str = "C") -> Tensor:
-    """``x.reshape(-1)``."""
     _row_major("ravel", order)
     return a.reshape(-1)
 
 
 def copy(a: Tensor, order: str = "K", subok: bool = False) -> Tensor:
-    """``x.copy()``."""
     _row_major("copy", order)
     return a.copy()
 
@@ -49,7 +46,6 @@ def take(a: Any, indices: Any, axis: int | None = None) -> Tensor:
 
 
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Tensor:
-    """`minigrad.repeat`."""
     return mg.repeat(a, repeats, axis=axis)
 
 
@@ -71,7 +67,6 @@ def where(condition: Any, *values: Any) -> Any:
 
 
 def clip(a: Any, a_min: Any = None, a_max: Any = None, **options: Any) -> Tensor:
-    """`minigrad.clip`."""
     return mg.clip(a, **{"min": a_min, "max": a_max, **options})
 
 
@@ -96,12 +91,11 @@ def outer(a: Any, b: Any) -> Tensor:
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
-    """`minigrad.tensordot`."""
     return mg.tensordot(a, b, axes=axes)
 
 
 def dot(a: Any, b: Any) -> Tensor:
-    """The product ``a @ b`` for at most two axes; else the sum over the last axis of a and the last but one of b."""
+    """Return ``a @ b`` for at most two axes; else the sum over the last axis of a and the last but one of b."""
     a, b = mg.asarray(a), mg.asarray(b)
     if a.ndim == 0 or b.ndim == 0:
         return mg.multiply(a, b)
@@ -120,7 +114,7 @@ def vdot(a: Any, b: Any) -> Tensor:
 
 
 def norm(x: Tensor, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The norm of vectors, and the Frobenius norm of matrices."""
+    """Return the norm of vectors, and the Frobenius norm of matrices."""
     if ord is not None and not (isinstance(ord, int | float) and (isinstance(axis, int) or x.ndim == 1)):
         raise TypeError(f"[norm] expected a norm of vectors, got ord={ord!r} and axis={axis!r} of shape {x.shape}")
     return TensorNames.norm(x, 2 if ord is None else ord, axis, keepdims)
@@ -138,19 +132,17 @@ def vstack(tup: Sequence[Any]) -> Tensor:
 
 
 def meshgrid(*xi: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
-    """`minigrad.meshgrid`."""
     return tuple(mg.meshgrid(*xi, indexing=indexing))
 
 
 def copyto(dst: Any, src: Any) -> None:
-    """``x.copy_(src)``."""
     if not isinstance(dst, Tensor):
         raise TypeError(f"[copyto] expected a tensor, got {type(dst).__name__}")
     dst.copy_(src)
 
 
 def size(a: Any, axis: int | None = None) -> int:
-    """The number of elements, or the length of an axis."""
+    """Return the number of elements, or the length of an axis."""
     found: int = a.size if axis is None else a.shape[axis]
     return found
 
@@ -173,7 +165,7 @@ UNRELATED = set(
     unique_inverse unique_values zeros
 """.split()
 )
-# What `np.add.reduce` and its like are.
+# Reductions that are methods of ufuncs in NumPy, such as `np.add.reduce`.
 REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
     np.add: mg.sum, np.multiply: mg.prod, np.maximum: mg.max, np.minimum: mg.min, np.logical_and: mg.all,
     np.logical_or: mg.any,
@@ -189,31 +181,31 @@ CONSTANT = """
 WRITING = "copyto fill_diagonal place put put_along_axis putmask"
 
 
-def _named(name: str) -> Any:
-    """A function of NumPy, None if this version has none of that name."""
+def _find(name: str) -> Any:
+    """Find a function of NumPy; None if this version has none of that name."""
     space, _, last = name.rpartition(".")
     return getattr(np.linalg if space else np, last, None)
 
 
 def _table() -> dict[Any, Callable[..., Any]]:
-    """NumPy's functions and minigrad's: those of one name, and `DIFFERING`."""
+    """Pair NumPy's functions with minigrad's of the same name, and with `DIFFERING`."""
     own = {name: value for name, value in vars(mg).items() if name not in UNRELATED}
     own |= {f"linalg.{name}": getattr(mg.linalg, name) for name in mg.linalg.__all__}
-    named = [(_named(name), ours) for name, ours in {**own, **DIFFERING}.items() if callable(ours)]
+    named = [(_find(name), ours) for name, ours in {**own, **DIFFERING}.items() if callable(ours)]
     # np.ufunc, and the class of the functions that ask their arguments
     return {theirs: ours for theirs, ours in named if isinstance(theirs, np.ufunc | type(np.sum))}
 
 
 OURS = _table()
-_CONSTANT = {_named(name) for name in CONSTANT.split()}
-_WRITING = {_named(name) for name in WRITING.split()}
+_CONSTANT = {_find(name) for name in CONSTANT.split()}
+_WRITING = {_find(name) for name in WRITING.split()}
 
 
 # ── the protocols ─────────────────────────────────────────────────────────────────────────────────
 
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: dict[str, Any]) -> Any:
-    """The result of a ufunc or of one of its methods; NotImplemented if an operand has a protocol of its own."""
+    """Return the result of a ufunc or of one of its methods; NotImplemented if an operand has a protocol of its own."""
     ours = OURS.get(ufunc)
     for x in (*inputs, *options.get("out", ()), options.get("where")):
         kind = type(x)
@@ -226,7 +218,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: dic
     if ufunc in COMPARISONS:  # NumPy's scalars come as arrays (), which would decide about dtype and device
         inputs = [x[()] if isinstance(x, np.ndarray) and not x.ndim else x for x in inputs]
     if method == "__call__":
-        return ours(*inputs) if ours is not None and not options else _called(ufunc, ours, inputs, options)
+        return ours(*inputs) if ours is not None and not options else _call(ufunc, ours, inputs, options)
     if method == "reduce" and ours is not None:
         ours, options = REDUCTIONS.get(ufunc), {"axis": 0, **options}
     elif method == "outer" and ours is not None:
@@ -236,32 +228,32 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: dic
         return call_ufunc(ufunc, "__call__", (x, y), options)
     else:
         ours = None
-    return _called(getattr(ufunc, method), ours, inputs, options)
+    return _call(getattr(ufunc, method), ours, inputs, options)
 
 
 def call_function(
     function: Callable[..., Any], types: Sequence[type], args: Sequence[Any], options: dict[str, Any]
 ) -> Any:
-    """The result of a function; NotImplemented if an argument has a protocol of its own."""
+    """Return the result of a function; NotImplemented if an argument has a protocol of its own."""
     others = [kind for kind in types if not issubclass(kind, Tensor)]
     if any(getattr(kind, "__array_function__", _FUNCTION) is not _FUNCTION for kind in others):
         return NotImplemented
-    return _called(function, None if any(map(_is_masked, others)) else OURS.get(function), args, options)
+    return _call(function, None if any(map(_is_masked, others)) else OURS.get(function), args, options)
 
 
 _UFUNC, _FUNCTION = np.ndarray.__array_ufunc__, np.ndarray.__array_function__
 
 
 def _is_masked(kind: type) -> bool:
-    """Whether arrays of this class have a mask, which a tensor cannot keep."""
+    """Return whether arrays of this class have a mask, which a tensor cannot keep."""
     return issubclass(kind, np.ndarray) and hasattr(kind, "mask")
 
 
-def _called(
+def _call(
     theirs: Callable[..., Any], ours: Callable[..., Any] | None, args: Sequence[Any], options: dict[str, Any]
 ) -> Any:
-    """The result of minigrad's function, or of NumPy's with arrays if there is none or it refuses the arguments."""
-    # None is the default of every parameter but the axis, and True that of where
+    """Call minigrad's function, or NumPy's with arrays if there is none or it refuses the arguments."""
+    # None is the default of every parameter but the axis, and True is the default of where.
     options = {
         key: x
         for key, x in options.items()
@@ -285,13 +277,13 @@ def _called(
 def _on_arrays(
     theirs: Callable[..., Any], args: Sequence[Any], options: dict[str, Any], refusal: TypeError | None
 ) -> Any:
-    """The result of NumPy's function with an array for each tensor."""
+    """Return the result of NumPy's function with an array for each tensor."""
     name = theirs.__name__
     found: list[Tensor] = []
 
-    def replaced(x: Any) -> Any:
+    def replace(x: Any) -> Any:
         if isinstance(x, list | tuple):
-            return type(x)(map(replaced, x)) if type(x) in (list, tuple) else x
+            return type(x)(map(replace, x)) if type(x) in (list, tuple) else x
         if not isinstance(x, Tensor):
             return x
         found.append(x)
@@ -304,7 +296,7 @@ def _on_arrays(
     written = [options.get("out"), args[0] if args and (theirs in _WRITING or name == "at") else None]
     if any(isinstance(x, Tensor) for y in written for x in (y if isinstance(y, tuple) else [y])):
         raise TypeError(f"[{name}] expected an array to write to, got a tensor: x.copy_(...) and x[...] = ... write")
-    args, options = replaced(tuple(args)), {key: replaced(x) for key, x in options.items()}
+    args, options = replace(tuple(args)), {key: replace(x) for key, x in options.items()}
     return theirs(*args, **options) if found else NotImplemented  # np.zeros(2, like=x)
 
 

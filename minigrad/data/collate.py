@@ -40,32 +40,32 @@ def collate(samples: Sequence[Any]) -> Any:
     ((tensor([0.5, 2.5]), tensor([1.5, 3.5])), ['one', 'two'])
     """
     try:
-        return _collated(samples)
+        return _collate(samples)
     except RecursionError:
         raise ValueError("[collate] expected samples with a few levels, got some nested too deeply") from None
 
 
-def _collated(samples: Sequence[Any]) -> Any:
+def _collate(samples: Sequence[Any]) -> Any:
     if not samples:
         raise ValueError("[collate] expected at least one sample, got none")
     first = samples[0]
     kinds = {type(sample) for sample in samples}
     if isinstance(first, Tensor | np.ndarray):
-        return _stacked(samples)
+        return _stack(samples)
     if all(isinstance(sample, int | float | np.generic) for sample in samples):
         return tensor(list(samples))
     if isinstance(first, str | bytes) and len(kinds) == 1:
         return list(samples)
     if isinstance(first, Mapping) and len(kinds) == 1:
         if any(sample.keys() != first.keys() for sample in samples):
-            raise ValueError(f"[collate] expected samples with the keys {list(first)}, got {_shown(samples, list)}")
-        return {key: _collated([sample[key] for sample in samples]) for key in first}
+            raise ValueError(f"[collate] expected samples with the keys {list(first)}, got {_show(samples, list)}")
+        return {key: _collate([sample[key] for sample in samples]) for key in first}
     if isinstance(first, tuple | list) and len(kinds) == 1:
         if len({len(sample) for sample in samples}) > 1:
             raise ValueError(
-                f"[collate] expected samples of one length, got {_shown(samples, len)}: collate_padded pads sequences"
+                f"[collate] expected samples of one length, got {_show(samples, len)}: collate_padded pads sequences"
             )
-        columns = tuple(_collated(column) for column in zip(*samples, strict=True))
+        columns = tuple(_collate(column) for column in zip(*samples, strict=True))
         return type(first)(*columns) if hasattr(first, "_fields") else columns
     raise TypeError(
         "[collate] expected tensors, arrays, numbers, strings, tuples or dicts, all of one kind, got "
@@ -73,11 +73,11 @@ def _collated(samples: Sequence[Any]) -> Any:
     )
 
 
-def _stacked(samples: Sequence[Any]) -> Tensor:
+def _stack(samples: Sequence[Any]) -> Tensor:
     shapes = [np.shape(sample) if not isinstance(sample, Tensor) else sample.shape for sample in samples]
     if len(set(shapes)) > 1:
         raise ValueError(
-            f"[collate] expected samples of one shape, got {_shown(shapes, tuple)}: collate_padded pads sequences, and "
+            f"[collate] expected samples of one shape, got {_show(shapes, tuple)}: collate_padded pads sequences, and "
             f"ArrayDataset(x, y) has the rows of arrays as samples"
         )
     if all(isinstance(sample, np.ndarray) for sample in samples):
@@ -85,7 +85,7 @@ def _stacked(samples: Sequence[Any]) -> Tensor:
     return stack([sample if isinstance(sample, Tensor) else tensor(sample) for sample in samples])
 
 
-def _shown(samples: Sequence[Any], what: Any) -> str:
+def _show(samples: Sequence[Any], what: Any) -> str:
     """Show `what` of the first sample, and of the first one that differs from it."""
     values = [what(sample) for sample in samples]
     return f"{values[0]} and {next(value for value in values if value != values[0])}"

@@ -7,7 +7,7 @@ import numpy as np
 
 from minigrad.creation import asarray
 from minigrad.data.collate import collate
-from minigrad.data.order import shuffled
+from minigrad.data.order import draw_order
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.gather import take
 from minigrad.engine.ops.random import randint
@@ -201,6 +201,6 @@ def random_split(dataset: Any, lengths: Sequence[float], seed: int | None = None
         sizes = [integer("random_split", "length", n, 0) for n in lengths]
     if sum(sizes) != count:
         raise ValueError(f"[random_split] expected lengths that add up to {count}, or to 1, got {list(lengths)}")
-    order = shuffled(count, randint(0, 2**63 - 1).item() if seed is None else integer("random_split", "seed", seed))
+    order = draw_order(count, randint(0, 2**63 - 1).item() if seed is None else integer("random_split", "seed", seed))
     ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
     return [Subset(dataset, order[end - size : end].tolist()) for size, end in zip(sizes, ends, strict=True)]

@@ -14,7 +14,7 @@ import numpy as np
 from minigrad.creation import asarray
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor import Tensor
-from minigrad.saving.files import checked_path
+from minigrad.saving.files import check_path
 
 LINE = 1 << 20  # bytes; GloVe's lines have a few thousand
 PACKED = re.compile(rb"PK\x03\x04|BZh\d1AY|\xfd7zXZ")
@@ -61,7 +61,7 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
     -------
     Vectors
         ``(matrix, unknown)``: one row for each number up to the largest one, with zeros for words that are not in the
-        file and for rows without a word, such as that of padding; and the missing words in the order of their rows.
+        file and for rows without a word, such as the row of padding; and the missing words in the order of their rows.
 
     Raises
     ------
@@ -84,15 +84,15 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
     >>> matrix.tolist(), unknown
     ([[0.0, 0.0], [2.0, 3.0], [0.0, 0.0]], ['unicorn'])
     """
-    rows = 1 + _checked(vocabulary)
-    place = checked_path("glove", path)
+    rows = 1 + _check(vocabulary)
+    place = check_path("glove", path)
     try:
         file = open(place, "rb")  # noqa: SIM115
     except FileNotFoundError:
         raise FileNotFoundError(f"[glove] expected word vectors at {place}, got no file: unpack {SOURCE}") from None
     with file, np.errstate(over="ignore"):
         try:
-            matrix, found = _read(_unpacked(place, file), _Faults(place), vocabulary, rows)
+            matrix, found = _read(_unpack(place, file), _Faults(place), vocabulary, rows)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ValueError(f"[glove] expected a complete file, got a damaged one at {place}: {error}") from error
     if matrix.size and not (np.isfinite(matrix.min()) and np.isfinite(matrix.max())):
@@ -102,7 +102,7 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
     return Vectors(asarray(matrix), [word for _, word in missing])
 
 
-def _checked(vocabulary: Mapping[str, int]) -> int:
+def _check(vocabulary: Mapping[str, int]) -> int:
     """Return the largest row, or -1 if there is none."""
     if not isinstance(vocabulary, Mapping):
         raise TypeError(f"[glove] expected a vocabulary from words to rows, got {type(vocabulary).__name__}")
@@ -116,7 +116,7 @@ def _checked(vocabulary: Mapping[str, int]) -> int:
     return max(words, default=-1)
 
 
-def _unpacked(place: str, file: BufferedReader) -> Any:
+def _unpack(place: str, file: BufferedReader) -> Any:
     """Return the file itself, or a file of what gzip has compressed."""
     start = file.peek(8)[:8]
     if PACKED.match(start):

@@ -11,7 +11,7 @@ from typing import Any, Never
 import numpy as np
 
 from minigrad.data.dataset import batch, samples
-from minigrad.data.order import shuffled
+from minigrad.data.order import draw_order
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.random import randint
 
@@ -19,7 +19,7 @@ from minigrad.engine.ops.random import randint
 # something happens after the loop.
 PATIENCE = 5.0
 
-# What to write instead of PyTorch's other arguments.
+# PyTorch's other arguments, and advice for each.
 OTHERS = {
     "sampler": "has no sampler: data.Subset(dataset, indices) has the samples in any order, indices may repeat",
     "batch_sampler": "has no batch_sampler: iterate over dataset.batch(indices) for lists of indices of your own",
@@ -184,7 +184,7 @@ class DataLoader:
     def _maker(self, epoch: int) -> Callable[[int], Any]:
         """Return the function that makes the batch at a position of an epoch."""
         count, size = len(self.dataset), self.batch_size
-        order = shuffled(count, self.seed, epoch) if self.shuffle else np.arange(count)
+        order = draw_order(count, self.seed, epoch) if self.shuffle else np.arange(count)
         rank, ranks = self.shard
         return lambda position: self._batch(order[position * size + rank : (position + 1) * size : ranks])
 
@@ -275,8 +275,8 @@ class Maker(threading.Thread):
         except BaseException as error:
             self._made.put((None, error))
 
-    def lost(self) -> bool:
-        """Whether no items are left and no more will be made, because the process forked or exits."""
+    def is_lost(self) -> bool:
+        """Return whether no items are left and no more will be made, because the process forked or exits."""
         return not self.is_alive() and self._made.empty()
 
     def get(self) -> Any:
@@ -308,7 +308,7 @@ def ahead(make: Callable[[int], Any], positions: range, depth: int) -> Generator
     try:
         maker.start()
         for k in range(len(positions)):
-            if maker.lost():
+            if maker.is_lost():
                 maker = Maker(make, positions[k:], depth)
                 maker.start()
             yield maker.get()

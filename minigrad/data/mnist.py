@@ -101,7 +101,7 @@ def _values(file: BufferedIOBase, path: Path, ndim: int) -> np.ndarray:
         raise _wrong(f"{ndim} lengths", path, f"the first {4 + len(lengths)} bytes of the file")
     shape = tuple(int.from_bytes(lengths[4 * k : 4 * k + 4], "big") for k in range(ndim))
     count = math.prod(shape)
-    # in blocks, so that neither a header with a false size nor a file that decompresses to too much exhausts memory
+    # Reading blocks keeps a header with a false size, or a file that decompresses to too much, from exhausting memory.
     values = bytearray()
     while len(values) <= count and (block := file.read(min(BLOCK, count + 1 - len(values)))):
         values += block

@@ -5,7 +5,7 @@ import numpy as np
 from minigrad.engine.ops.arguments import integer
 
 
-def shuffled(count: int, seed: int, epoch: int = 0) -> np.ndarray:
+def draw_order(count: int, seed: int, epoch: int = 0) -> np.ndarray:
     """Return the numbers from 0 to count − 1 (int64) in an order that depends on the seed and the epoch alone.
 
     The order sorts the output of Philox (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405), as NumPy
@@ -17,7 +17,7 @@ def shuffled(count: int, seed: int, epoch: int = 0) -> np.ndarray:
 
 def split_indices(name: str, count: int, split: str, seed: int) -> np.ndarray:
     """Return which of `count` samples belong to a split: a fifth, chosen by the seed, belongs to "test"."""
-    order = shuffled(count, integer(name, "seed", seed))
+    order = draw_order(count, integer(name, "seed", seed))
     return order[: count // 5] if split == "test" else order[count // 5 :]
 
 

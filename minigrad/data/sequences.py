@@ -16,7 +16,7 @@ def pad_sequences(
     sequences: Sequence[Any], maxlen: int | None = None, dtype: DTypeLike = None, padding: str = "pre",
     truncating: str = "pre", value: float = 0,
 ) -> Tensor:  # fmt: skip
-    """Pad or truncate sequences to the same length; arguments and defaults are those of Keras, except the dtype.
+    """Pad or truncate sequences to the same length; arguments and defaults are Keras's, except the dtype.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minigrad.data.order import check_split, split_indices
-from minigrad.saving.files import checked_path
+from minigrad.saving.files import check_path
 
 REVIEWS = "aclImdb_v1.tar.gz from https://ai.stanford.edu/~amaas/data/sentiment/"
 
@@ -80,7 +80,7 @@ def imdb(folder: str | os.PathLike[str], split: str = "train") -> Texts:
     Texts(texts=['Awful.', 'A feast.'], labels=[0, 1], classes=['neg', 'pos'])
     """
     check_split("imdb", split)
-    top = Path(checked_path("imdb", folder))
+    top = Path(check_path("imdb", folder))
     root = os.path.realpath(top)
     classes = ["neg", "pos"]
     texts, labels = [], []

@@ -107,5 +107,5 @@ class Plan:
 
 
 def key(parameters: list[Parameter]) -> list[Any]:
-    """What a plan depends on."""
+    """Return all that a plan depends on."""
     return [(id(p), p.dtype, p.device) for p in parameters]

@@ -8,7 +8,7 @@ from typing import Any
 
 from minigrad.autograd.function import Function
 from minigrad.creation import empty
-from minigrad.distributed.communicator import of_device, world
+from minigrad.distributed.communicator import find_device_error, world
 from minigrad.engine.modes import no_grad
 from minigrad.engine.node import GradientError, is_grad_enabled
 from minigrad.engine.ops.arguments import kind_of
@@ -51,7 +51,7 @@ def _problem(
         return ValueError(
             f"{begin}expected one part for each of {world().size} ranks along axis 0, got shape {x.shape}"
         )
-    found = of_device(x.device) if world().size > 1 else None
+    found = find_device_error(x.device) if world().size > 1 else None
     return None if found is None else type(found)(f"{begin}{found}")
 
 
@@ -233,8 +233,8 @@ class AllReduce(Function):
 def all_reduce(x: Tensor, op: str = "sum") -> Tensor:
     """Return the sum or the mean of x over the ranks, on the tape.
 
-    The gradient of x is that of the sum of all ranks' losses: the gradients of the result are combined over the ranks
-    in the same way. So all ranks have to call ``backward``. It has derivatives of every order.
+    The gradient of x is the gradient of the sum of all ranks' losses: the gradients of the result are combined over the
+    ranks in the same way. So all ranks have to call ``backward``. It has derivatives of every order.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ logger = logging.getLogger("minigrad.distributed")
 
 INSTALL = "pip install '.[mpi]'"
 # Variables of a process that a launcher has started, and where that launcher gives the number of processes. The first
-# counts: Open MPI's launcher sets that of PMIx too, and an mpiexec may run in a job of Slurm.
+# counts: Open MPI's launcher sets PMIx's variables too, and an mpiexec may run in a job of Slurm.
 LAUNCHERS = {
     "PMI_RANK": "PMI_SIZE", "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
     "MV2_COMM_WORLD_RANK": "MV2_COMM_WORLD_SIZE", "FLUX_TASK_RANK": "FLUX_JOB_SIZE", "PMIX_RANK": "",
@@ -32,12 +32,12 @@ KEY_LENGTH = 128  # NCCL_UNIQUE_ID_BYTES in nccl.h
 WIDTH = 256  # bytes of a text that ranks compare
 
 
-def launched() -> int:
+def count_launched() -> int:
     """Return the number of processes according to the launcher: 1 without one, 0 if it does not say."""
     return next((int(os.environ.get(size) or 0) for rank, size in LAUNCHERS.items() if rank in os.environ), 1)
 
 
-def patience() -> float:
+def read_patience() -> float:
     """Return how many seconds a rank waits for the others: MINIGRAD_DISTRIBUTED_TIMEOUT, by default ten minutes."""
     return float(os.environ.get("MINIGRAD_DISTRIBUTED_TIMEOUT") or 600)
 
@@ -49,13 +49,13 @@ def wait(request: Any, name: str) -> None:
     """Wait for what MPI has begun, and give the processor to other ranks meanwhile."""
     if request.Test():
         return
-    limit = time.monotonic() + patience()
+    limit = time.monotonic() + read_patience()
     while not request.Test():
         give_way()
         if time.monotonic() > limit:
             raise RuntimeError(
-                f"[{name}] {world().where()}waited {patience():g} s for the other ranks, which called something else "
-                f"or nothing; MINIGRAD_DISTRIBUTED_TIMEOUT sets the limit in seconds"
+                f"[{name}] {world().where()}waited {read_patience():g} s for the other ranks, which called something "
+                f"else or nothing; MINIGRAD_DISTRIBUTED_TIMEOUT sets the limit in seconds"
             )
 
 
@@ -165,7 +165,7 @@ class NcclRequest:
 
 
 class Communicator:
-    """The processes of a run: one without `comm`, otherwise those of an MPI communicator."""
+    """The processes of an MPI communicator, or this process alone without one."""
 
     def __init__(self, comm: Any = None) -> None:
         self.rank: int = 0 if comm is None else comm.rank
@@ -233,7 +233,7 @@ def ranks(values: list[Any], value: Any) -> str:
     return f"rank{'s' * (len(found) > 1)} {', '.join(found)}"
 
 
-def of_device(device: str) -> Exception | None:
+def find_device_error(device: str) -> Exception | None:
     """Return the error for a device that no engine can exchange tensors of."""
     if device == "cpu":
         return None
@@ -256,10 +256,10 @@ _world: Communicator | None = None
 
 
 def world() -> Communicator:
-    """Return the communicator that `init` has made; without a launcher, that of one process."""
+    """Return the communicator that `init` has made; without a launcher, one of a single process."""
     if _world is not None:
         return _world
-    if launched() != 1:
+    if count_launched() != 1:
         raise RuntimeError("[distributed] a launcher started this process as one of several: call init() first")
     return _alone
 
@@ -293,7 +293,7 @@ def init() -> None:
     global _world
     if _world is not None:
         raise RuntimeError(f"[init] {_world.where()}expected one call, got a second")
-    count = launched()
+    count = count_launched()
     if count == 1:
         _world = Communicator()
         return
@@ -356,7 +356,7 @@ def size() -> int:
 
 
 def local_rank() -> int:
-    """Return the number of this process among those on the same machine, which is that of the GPU for it to use.
+    """Return the number of this process among the processes on its machine: the number of the GPU for it to use.
 
     Examples
     --------
@@ -383,7 +383,7 @@ def compare(op: str, expected: str, text: str) -> None:
             )
 
 
-def unlike(tensors: Sequence[tuple[str, Tensor]]) -> str | None:
+def find_unlike(tensors: Sequence[tuple[str, Tensor]]) -> str | None:
     """Return the name of the first tensor of which the ranks have other bits, the same name on every rank."""
     if not tensors:
         return None

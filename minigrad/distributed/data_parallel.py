@@ -1,6 +1,6 @@
 """DataParallel: every rank computes the gradients of its own samples, and all get the mean.
 
-The gradients of a backward pass are sent while it runs. The tape calls `DataParallel._arrived` as soon as a parameter's
+The gradients of a backward pass are sent while it runs. The tape calls `DataParallel._collect` as soon as a parameter's
 gradient is complete; small gradients are copied into buckets, large ones are sent from where they are. Buckets are sent
 in the same order on every rank, each when it is full, whatever the order in which gradients become complete.
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from minigrad.autograd.function import Function
 from minigrad.distributed.buckets import Plan, description, key
-from minigrad.distributed.communicator import Communicator, compare, of_device, ranks, unlike, wait, world
+from minigrad.distributed.communicator import Communicator, compare, find_device_error, find_unlike, ranks, wait, world
 from minigrad.engine.hooks import HookHandle, call_after_pass
 from minigrad.engine.modes import no_grad
 from minigrad.engine.node import GradientError, is_grad_enabled
@@ -45,7 +45,7 @@ class Counts:
         self.every = np.empty((world().size, 2))
         self.request = world().shares.Iallgather(self.own, self.every)
 
-    def arrived(self) -> bool:
+    def is_complete(self) -> bool:
         return self.request is None or self.request.Test()
 
     def wait(self) -> None:
@@ -54,7 +54,7 @@ class Counts:
 
 
 class Share:
-    """What a rank's samples of one forward pass count, once the numbers of all ranks have arrived."""
+    """The weight of a rank's samples of one forward pass, once the numbers of all ranks have arrived."""
 
     def __init__(self, owner: "DataParallel", plan: "Plan", counts: Counts, number: int) -> None:
         self.owner, self.plan, self.counts, self.number = owner, plan, counts, number
@@ -69,10 +69,10 @@ class Share:
             check_counts(world(), counts)
         return float(self.counts.own[0] * len(counts) / counts.sum())
 
-    def entered(self) -> None:
+    def enter(self) -> None:
         """Note that a backward pass goes through this forward pass, and keep the `DataParallel` until it ends."""
         self.owner._passed.add(self.number)
-        self.owner._listener.passing = self.owner
+        self.owner._hook.passing = self.owner
 
 
 def check_counts(world: Communicator, counts: np.ndarray) -> None:
@@ -97,7 +97,7 @@ def own_random_numbers() -> Iterator[None]:
     try:
         yield
     finally:
-        drawn = get_state()["position"] > 0  # by all ranks or by none
+        drawn = get_state()["position"] > 0  # all ranks have drawn numbers, or none
         set_state({"seed": seed, "position": position + drawn})
 
 
@@ -112,7 +112,7 @@ class Weighted(Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
         if ctx.output:
-            ctx.share.entered()
+            ctx.share.enter()
         factor = ctx.share.factor()
         if factor != 1:
             g = g * factor if ctx.output else g / factor
@@ -136,7 +136,7 @@ def at_inputs(arguments: Any, share: Share) -> Any:
     return map_tensors(lambda x: Weighted.apply(x, share, False) if x.requires_grad else x, arguments)
 
 
-class Listener:
+class Hook:
     """The hook of a parameter. It keeps the `DataParallel` alive during a backward pass, as the tape does before."""
 
     def __init__(self, owner: "DataParallel") -> None:
@@ -147,7 +147,7 @@ class Listener:
         owner = self.owner()
         if owner is not None:
             call_after_pass(self.end)
-            owner._arrived(p)
+            owner._collect(p)
 
     def end(self) -> None:
         """Called when the backward pass has ended."""
@@ -163,8 +163,9 @@ def before_step(parameters: list[Tensor]) -> None:
         owner._check_step({id(p) for p in parameters})
 
 
-unaveraged: "weakref.WeakSet[DataParallel]" = weakref.WeakSet()  # whose ranks have gradients of their own, by `no_sync`
-# By the id of each parameter, which its `DataParallel` keeps alive.
+# Instances whose ranks have gradients of their own, because of `no_sync`.
+unaveraged: "weakref.WeakSet[DataParallel]" = weakref.WeakSet()
+# The instance of each parameter, by the id of the parameter, which its `DataParallel` keeps alive.
 owners: "weakref.WeakValueDictionary[int, DataParallel]" = weakref.WeakValueDictionary()
 
 
@@ -179,7 +180,7 @@ class DataParallel(Module):
     Parameters
     ----------
     model : Module
-        Its parameters and buffers are those of this module, under the names they have in `model`: a state dict or a
+        This module has its parameters and buffers, under the names they have in `model`: a state dict or a
         checkpoint of one loads into the other.
     batch_axis : int
         The axis of the first tensor argument along which there are samples.
@@ -208,7 +209,7 @@ class DataParallel(Module):
 
     Notes
     -----
-    Gradients are averaged by ``backward``; `grad` returns those of this rank, of parameters with the rank's weight.
+    Gradients are averaged by ``backward``; `grad` returns this rank's gradients, for parameters with the rank's weight.
     What is averaged is what ``p.grad`` then holds, so a gradient that several passes accumulate is right. Buffers are
     not averaged: use `nn.SyncBatchNorm` for batch statistics over all ranks. While the model computes with gradients,
     each rank draws random numbers of its own, as for the masks of dropout; outside the model, all ranks draw the
@@ -259,7 +260,7 @@ class DataParallel(Module):
         if world().size == 1:
             return
         for device in {x.device for x in (*model.parameters(), *model.buffers())}:
-            found = of_device(device)
+            found = find_device_error(device)
             if found is not None:
                 raise type(found)(f"[DataParallel] {where}{found}")
         for name, p in model.named_parameters():
@@ -275,15 +276,15 @@ class DataParallel(Module):
         self._plan: Plan | None = None
         self._underway: list[Counts] = []
         self._calls = 0
-        self._called = False  # since gradients were last averaged
+        self._called = False  # whether the model was called since gradients were last averaged
         self._passed: set[int] = set()  # the forward passes through which backward passes have gone since then
         # The parameters whose gradients each rank has accumulated alone, by id, and their versions at that time.
         self._alone: dict[int, tuple[Tensor, int]] = {}
-        self._listener = Listener(self)
+        self._hook = Hook(self)
         self._handles: list[HookHandle] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        passing = ("_plan", "_underway", "_calls", "_called", "_passed", "_alone", "_listener", "_handles")
+        passing = ("_plan", "_underway", "_calls", "_called", "_passed", "_alone", "_hook", "_handles")
         return {name: value for name, value in self.__dict__.items() if name not in passing}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -321,10 +322,10 @@ class DataParallel(Module):
         plan = self._prepare()
         counts = Counts(count, plan.checksum)
         # MPI writes to them until they are complete, which the backward pass waits for, if there is one.
-        self._underway = [counts, *(one for one in self._underway if not one.arrived())]
+        self._underway = [counts, *(one for one in self._underway if not one.is_complete())]
         share = Share(self, plan, counts, self._calls)
         if not count > 0:
-            share.factor()  # raises, as it will on the other ranks
+            share.factor()  # this raises, as it will on the other ranks
         args, kwargs = at_inputs((args, kwargs), share)
         with own_random_numbers():
             output = self.module(*args, **kwargs)
@@ -345,7 +346,7 @@ class DataParallel(Module):
         self._plan.reset()  # a pass may have failed before anything was sent
         for handle in self._handles:
             handle.remove()
-        self._handles = [p.register_post_accumulate_grad_hook(self._listener) for p in parameters]
+        self._handles = [p.register_post_accumulate_grad_hook(self._hook) for p in parameters]
         return self._plan
 
     def _samples(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
@@ -362,10 +363,10 @@ class DataParallel(Module):
         raise TypeError(f"[DataParallel] {world().where()}expected a tensor with samples among the arguments, got none")
 
     def _awaits(self) -> bool:
-        """Whether the gradients of the running pass are to be averaged."""
+        """Return whether the gradients of the running pass are to be averaged."""
         return self._plan is not None and self._syncing and bool(self._called or self._passed)
 
-    def _arrived(self, p: Tensor) -> None:
+    def _collect(self, p: Tensor) -> None:
         """Called by the tape with each parameter whose gradient is complete."""
         plan = self._plan
         if not self._syncing:
@@ -375,7 +376,7 @@ class DataParallel(Module):
             return
         bucket = plan.home.get(id(p))
         if bucket is None:
-            return  # no longer a parameter of the model
+            return  # p is no longer a parameter of the model
         if is_grad_enabled():
             raise GradientError(
                 f"[DataParallel] {world().where()}gradients that are averaged over ranks cannot be differentiated: "
@@ -444,7 +445,7 @@ class DataParallel(Module):
         named = [
             (name, p) for name, p in self.module.named_parameters() if id(p) in parameters and id(p) in self._alone
         ]
-        name = unlike([(name, p.grad) for name, p in named if p.grad is not None])
+        name = find_unlike([(name, p.grad) for name, p in named if p.grad is not None])
         if name:
             raise GradientError(
                 f"[DataParallel] {world().where()}expected gradients that are averaged over the ranks in a step of the "
@@ -461,7 +462,7 @@ class DataParallel(Module):
             return
         written = [(name, p) for name, p in self.module.named_parameters()
                    if id(p) in self._alone and self._alone[id(p)][1] != p.version]  # fmt: skip
-        name = unlike(written)
+        name = find_unlike(written)
         if name:
             raise GradientError(
                 f"[DataParallel] {world().where()}expected parameters that are the same on all ranks, got another "

@@ -64,7 +64,7 @@ def check(stage: str | int | None = None, *functions: Callable[..., Any], folder
     course = Course(folder)
     if not functions:
         return course.check(stage)
-    chosen = course.chosen(stage)
+    chosen = course.choose(stage)
     left, answers = list(chosen.functions), {}
     for function in sorted(functions, key=lambda f: getattr(f, "__name__", "") not in chosen.functions):
         if not left:

@@ -11,15 +11,15 @@ from minigrad.learn.course import FOLDER, Course, fill, find
 COLORS = {"ok": "32", "passed": "32", "wrong": "31", "started": "33"}
 
 
-def painted(text: str) -> str:
-    """The text with its first words in color, if it goes to a terminal that shows them."""
+def paint(text: str) -> str:
+    """Return the text with its first words in color, if it goes to a terminal that shows them."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
     pattern = rf"^( +(?:\d+ +\w+ +)?)({'|'.join(COLORS)})(?= )"
     return re.sub(pattern, lambda m: f"{m[1]}\033[{COLORS[m[2]]}m{m[2]}\033[0m", text, flags=re.MULTILINE)
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser("python -m minigrad.learn", description="A course that checks your answers.")
     found.add_argument("--folder", help=f"of your files (default: {FOLDER} here, or this folder if it is one)")
     commands = found.add_subparsers(dest="command", title="commands", metavar="COMMAND")
@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; 0 if it succeeded, 1 if the check found a mistake, 2 if the command makes no sense."""
-    given = parser().parse_args(arguments)
+    given = make_parser().parse_args(arguments)
     course = Course(given.folder)
     said: str | Report
     try:
@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
         first, *commands = str(error).removeprefix("[learn] ").splitlines()
         print("\n".join([fill(first), *commands]), file=sys.stderr)
         return 2
-    print(painted(str(said)))
+    print(paint(str(said)))
     return 1 if isinstance(said, Report) and not said else 0
 
 

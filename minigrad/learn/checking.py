@@ -54,7 +54,7 @@ class Draw:
         return self.rng.choice(digits, size, replace=size > len(digits)).reshape(shape).astype(float)
 
     def size(self, low: int, high: int) -> int:
-        """A random size of an axis; the smallest one in the small cases."""
+        """Return a random size of an axis; the smallest one in the small cases."""
         return low if self.small else int(self.rng.integers(low, high + 1))
 
 
@@ -72,7 +72,7 @@ class Part:
     seconds: float = 10.0
 
     def properties(self, arguments: dict[str, Any]) -> list[str]:
-        """What is compared: the outputs, then their derivatives."""
+        """Return the names of all that is compared: the outputs, then their derivatives."""
         found = list(self.outputs)
         for order in range(1, self.order + 1):
             again = "the derivative" if order == 1 else "the second derivative"
@@ -101,7 +101,7 @@ def mistakes(solution: Callable[..., Any], edits: dict[str, dict[str, str]]) -> 
 
 
 class Failure(Exception):
-    """What is wrong, in words for the reader."""
+    """A mistake, in words for the reader."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def run(stage: str, parts: Sequence[Part], answers: dict[str, Any], say: str = "
 
 
 def examine(part: Part, answer: Any) -> tuple[list[str], list[str]]:
-    """The properties that hold, and the lines that describe the first one that does not."""
+    """Return the properties that hold, and the lines that describe the first one that does not."""
     cases = [*part.cases(Draw(small=True)), *part.cases(Draw(small=False))]
     found, expected = outcomes(part, answer, cases), outcomes(part, part.right, cases)
     for result in expected:
@@ -154,20 +154,20 @@ def examine(part: Part, answer: Any) -> tuple[list[str], list[str]]:
 def describe(
     part: Part, answer: Any, i: int, name: str, bad: int, cases: list[dict], found: list, expected: list
 ) -> list[str]:
-    """The report of one mistake: its place, its cause as far as it is known, and the smallest case."""
+    """Return the report of one mistake: its place, its cause as far as it is known, and the smallest case."""
     got, want = pick(found[bad], i), pick(expected[bad], i)
     if isinstance(got, NotImplementedError):
-        return [f"{part.name}: still to be written", *places(got, answer)]
+        return [f"{part.name}: still to be written", *trace_lines(got, answer)]
     if isinstance(got, Failure):
         return [part.name, *wrap(str(got)), "", GIVEN, *example(cases[bad])]
     head = f"{part.name}: {name}"
-    cause = recognized(part, i, bad, cases, found, expected)
+    cause = recognize(part, i, bad, cases, found, expected)
     if isinstance(got, Exception):
         head = f"{part.name}: " + ("no result" if isinstance(got, TimeoutError) else "an error")
         return [head, *([*wrap(cause), ""] if cause else []), *trace(got, answer), "", GIVEN, *example(cases[bad])]
-    cause = cause or suspected(part, i, cases, found, expected)
+    cause = cause or suspect(part, i, cases, found, expected)
     if cause == NOT_FINITE:
-        bad = next(k for k in range(len(cases)) if overflows(pick(found[k], i), pick(expected[k], i)))
+        bad = next(k for k in range(len(cases)) if is_overflow(pick(found[k], i), pick(expected[k], i)))
         got, want = pick(found[bad], i), pick(expected[bad], i)
     shapes = []
     if got is not None and shape(got) != shape(want):
@@ -176,7 +176,7 @@ def describe(
     given = dict(cases[bad])
     arguments = sum(map(differentiable, given.values()))
     if len(part.outputs) == 1 and 0 <= i - len(part.outputs) < arguments:
-        given["cotangent"] = Draw(small=True)(*np.shape(pick(expected[bad], 0)))  # as in derivatives()
+        given["cotangent"] = Draw(small=True)(*np.shape(pick(expected[bad], 0)))  # derivatives() draws the same
     return [*lines, *example(given | {"expected": want, "got": got})]
 
 
@@ -184,7 +184,7 @@ def describe(
 
 
 def outcomes(part: Part, answer: Callable, cases: list[dict[str, Any]]) -> list[tuple | Exception]:
-    """What an answer gives in each case. One that takes too long in a case is not asked again."""
+    """Return the outcome of an answer in each case. One that takes too long in a case is not asked again."""
     found: list[tuple | Exception] = []
     for case in cases:
         late = found and isinstance(found[-1], TimeoutError)
@@ -193,7 +193,7 @@ def outcomes(part: Part, answer: Callable, cases: list[dict[str, Any]]) -> list[
 
 
 def outcome(part: Part, answer: Callable, case: dict[str, Any]) -> tuple | Exception:
-    """What an answer returns for the arguments, and the derivatives of that; or the exception that it raised."""
+    """Return an answer's outputs for the arguments, and their derivatives; or the exception that it raised."""
     arguments = {key: value.copy() if isinstance(value, np.ndarray) else value for key, value in case.items()}
     if part.order:
         arguments = {key: to_tensor(value) for key, value in arguments.items()}
@@ -201,7 +201,7 @@ def outcome(part: Part, answer: Callable, case: dict[str, Any]) -> tuple | Excep
         with time_limit(part.seconds), np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = part.call(answer, *arguments.values()) if part.call else answer(*arguments.values())
-        outputs = list(unpacked(part, result))
+        outputs = list(unpack(part, result))
         for key, value in case.items():
             if isinstance(value, np.ndarray) and not np.array_equal(np.asarray(plain(arguments[key])), value):
                 raise Failure(
@@ -209,18 +209,18 @@ def outcome(part: Part, answer: Callable, case: dict[str, Any]) -> tuple | Excep
                 )
         return (*map(plain, outputs), *derivatives(outputs, [*arguments.values()], part.order))
     except (Exception, SystemExit) as error:
-        return exited(error)
+        return replace_exit(error)
 
 
-def exited(error: Exception | SystemExit) -> Exception:
-    """The error itself, or one in the place of exit(), which would end the check without a word."""
+def replace_exit(error: Exception | SystemExit) -> Exception:
+    """Return the error itself, or one in the place of exit(), which would end the check without a word."""
     if not isinstance(error, SystemExit):
         return error
     return RuntimeError("exit() ends Python, and the check with it: remove it").with_traceback(error.__traceback__)
 
 
-def unpacked(part: Part, result: Any) -> Sequence[Any]:
-    """The outputs in a result, after a look at their number and types."""
+def unpack(part: Part, result: Any) -> Sequence[Any]:
+    """Return the outputs in a result, after a look at their number and types."""
     count = len(part.outputs)
     if result is None:
         raise Failure("It returns None: is a `return` missing?")
@@ -242,7 +242,7 @@ def unpacked(part: Part, result: Any) -> Sequence[Any]:
 
 
 def derivatives(outputs: list[Tensor], arguments: list[Any], order: int) -> list[np.ndarray | None]:
-    """The gradients of the outputs for random cotangents, and the gradients of these; None where nothing arrives."""
+    """Return the outputs' gradients for random cotangents, and the gradients of these; None where nothing arrives."""
     draw, found = Draw(small=True), []
     wanted = [value for value in arguments if isinstance(value, Tensor) and value.requires_grad]
     for _ in range(order):
@@ -307,12 +307,12 @@ def pick(result: tuple | Exception, i: int) -> Any:
 
 
 def agree(a: list, b: list, i: int) -> bool:
-    """Whether an output is the same in all cases."""
+    """Return whether an output is the same in all cases."""
     return all(same(pick(x, i), pick(y, i)) for x, y in zip(a, b, strict=True))
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two outputs, or two exceptions, are equal up to rounding."""
+    """Return whether two outputs, or two exceptions, are equal up to rounding."""
     if isinstance(a, Exception) or isinstance(b, Exception):
         return type(a) is type(b)
     if a is None or b is None:  # no gradient is a gradient of zeros
@@ -328,13 +328,13 @@ def same(a: Any, b: Any) -> bool:
         return bool(a == b)
 
 
-def overflows(a: Any, b: Any) -> bool:
-    """Whether an output is not finite where the right one is."""
+def is_overflow(a: Any, b: Any) -> bool:
+    """Return whether an output is not finite where the right one is."""
     return not isinstance(a, Exception) and not np.isfinite(a).all() and bool(np.isfinite(b).all())
 
 
-def recognized(part: Part, i: int, bad: int, cases: list[dict], found: list, expected: list) -> str | None:
-    """The foreseen mistake with the reader's output in every case, which leaves right what is right in the answer.
+def recognize(part: Part, i: int, bad: int, cases: list[dict], found: list, expected: list) -> str | None:
+    """Return the foreseen mistake with the reader's output in every case that gets right what the answer gets right.
 
     Of several, the one that shares most outputs. Exceptions of one type are told apart by their words, and cases with
     an exception say nothing about the outputs there.
@@ -356,8 +356,8 @@ def recognized(part: Part, i: int, bad: int, cases: list[dict], found: list, exp
     return best
 
 
-def suspected(part: Part, i: int, cases: list[dict], found: list, expected: list) -> str | None:
-    """What any wrong output may be: cut off the tape, not finite, a multiple, a transpose, or in another's place."""
+def suspect(part: Part, i: int, cases: list[dict], found: list, expected: list) -> str | None:
+    """Look for faults of any wrong output: cut off the tape, not finite, a multiple, a transpose, another's place."""
     pairs = [(pick(a, i), pick(b, i)) for a, b in zip(found, expected, strict=True)]
     if i >= len(part.outputs) and any(a is None for a, _ in pairs):
         name = part.properties(cases[0])[i].rpartition(" ")[2]
@@ -374,7 +374,7 @@ def suspected(part: Part, i: int, cases: list[dict], found: list, expected: list
         ones = outcomes(part, part.right, [case | {"g": np.ones_like(case["g"])} for case in cases])
         if agree(found, ones, i):
             return "It is right only if the cotangent g is all ones: it does not depend on g."
-    if any(overflows(a, b) for a, b in pairs):
+    if any(is_overflow(a, b) for a, b in pairs):
         return NOT_FINITE
     if all(a.shape == b.shape for a, b in pairs):
         # One number is a multiple of any other, so that it says nothing.
@@ -405,10 +405,10 @@ def shape(value: Any) -> tuple[int, ...]:
 def example(case: dict[str, Any]) -> list[str]:
     """`name = value` in lines; an array's rows are below one another."""
     width = max(8, *map(len, case))
-    return [line for name, value in case.items() for line in shown(f"    {name:{width}} = ", value)]
+    return [line for name, value in case.items() for line in format_value(f"    {name:{width}} = ", value)]
 
 
-def shown(start: str, value: Any) -> list[str]:
+def format_value(start: str, value: Any) -> list[str]:
     if isinstance(value, np.ndarray):
         text = np.array2string(value, precision=5, separator=", ", threshold=60, max_line_width=COLUMNS - len(start))
     elif isinstance(value, float):
@@ -420,13 +420,13 @@ def shown(start: str, value: Any) -> list[str]:
 
 
 def trace(error: Exception, answer: Any) -> list[str]:
-    """The error with the lines of the reader's file that led to it, without those of minigrad and of this check."""
+    """Return the error with the lines that led to it in the reader's file, not in minigrad or in this check."""
     message = textwrap.wrap(f"{type(error).__name__}: {error}", COLUMNS - 4)
-    return [*places(error, answer), *(f"    {line}" for line in message)]
+    return [*trace_lines(error, answer), *(f"    {line}" for line in message)]
 
 
-def places(error: Exception, answer: Any) -> list[str]:
-    """The lines of the reader's file that led to an error."""
+def trace_lines(error: Exception, answer: Any) -> list[str]:
+    """Return the lines of the reader's file that led to an error."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename == file_of(answer)]
     lines: list[str] = []
@@ -438,7 +438,7 @@ def places(error: Exception, answer: Any) -> list[str]:
 
 
 def file_of(answer: Any) -> str | None:
-    """The file, or the cell of a notebook, in which a function or class was written."""
+    """Return the file, or the cell of a notebook, in which a function or class was written."""
     if inspect.isclass(answer):
         codes = [value.__code__ for value in vars(answer).values() if inspect.isfunction(value)]
         return codes[0].co_filename if codes else None

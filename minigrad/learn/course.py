@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from minigrad.learn.checking import COLUMNS, Part, Report, exited, run, time_limit
+from minigrad.learn.checking import COLUMNS, Part, Report, replace_exit, run, time_limit
 
 # In the order of the course. Each is a file in stages/ (the reader's), solutions/ and checks/.
 STAGES = (
@@ -63,7 +63,7 @@ class Stage:
 
 
 def find(name: str | int) -> Stage:
-    """The stage of that name, number or beginning of a name; the name of its file will do."""
+    """Return the stage of that name, number or beginning of a name; the name of its file will do."""
     text = re.sub(r"^\d+_", "", Path(str(name)).name.removesuffix(".py"))
     if text.isdecimal() and 0 < int(text) <= len(STAGES):
         return Stage(STAGES[int(text) - 1])
@@ -77,7 +77,7 @@ class Course:
     """A folder with the reader's files, and the progress beside them."""
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        if folder is None:  # inside the folder, or above it
+        if folder is None:  # Python runs in the folder of the course, or above it
             folder, self.command = "." if Path(PROGRESS).exists() else FOLDER, "python -m minigrad.learn"
         else:
             self.command = f"python -m minigrad.learn --folder {shlex.quote(str(folder))}"
@@ -108,12 +108,12 @@ class Course:
         os.replace(part, self.folder / PROGRESS)
 
     def next(self) -> Stage | None:
-        """The first stage that has not been passed."""
+        """Return the first stage that has not been passed."""
         passed = self.progress()["passed"]
         return next((Stage(name) for name in STAGES if name not in passed), None)
 
-    def chosen(self, name: str | int | None) -> Stage:
-        """The stage of that name, or the next one."""
+    def choose(self, name: str | int | None) -> Stage:
+        """Return the stage of that name, or the next one."""
         stage = find(name) if name is not None else self.next()
         if stage is None:
             raise ValueError("[learn] all stages are passed: name one to see it again")
@@ -130,7 +130,7 @@ class Course:
         return "\n".join([*lines, "", *self.advice(following)])
 
     def advice(self, stage: Stage | None) -> list[str]:
-        """What to do next."""
+        """Return the lines that say what to do next."""
         if stage is None:
             return ['You have passed all stages. The pages "Two networks" and "Reading the engine" go on from here.']
         if not self.path(stage).exists():
@@ -139,7 +139,7 @@ class Course:
 
     def start(self, name: str | int | None = None) -> str:
         """Write the file of a stage, unless it is there."""
-        stage = self.chosen(name)
+        stage = self.choose(name)
         path = self.path(stage)
         self.record(self.progress())
         try:
@@ -147,7 +147,7 @@ class Course:
                 file.write(stage.text)
         except FileExistsError:
             return f"{path} is there already and stays as it is.\nTo begin again: {self.command} reset {stage.name}"
-        task = "find the bug" if stage.name.startswith("bug_") else f"complete {listed(stage.functions)}"
+        task = "find the bug" if stage.name.startswith("bug_") else f"complete {join_names(stage.functions)}"
         following = self.next()
         named = "" if following and following.name == stage.name else f" {stage.name}"
         return f"{path} is written.\nRead it, {task}, then run:\n    {self.command} check{named}"
@@ -171,7 +171,7 @@ class Course:
 
     def check(self, name: str | int | None = None) -> Report:
         """Check the reader's file and keep the result."""
-        stage = self.chosen(name)
+        stage = self.choose(name)
         path = self.path(stage)
         if not path.exists():
             raise ValueError(
@@ -197,8 +197,8 @@ class Course:
         return Report(stage.name, report.passed, report.text)
 
     def hint(self, name: str | int | None = None) -> str:
-        """The hints of a stage up to the next one."""
-        stage = self.chosen(name)
+        """Return the hints of a stage up to the next one."""
+        stage = self.choose(name)
         progress = self.progress()
         seen = min(progress["hints"].get(stage.name, 0) + 1, len(stage.hints))
         progress["hints"][stage.name] = seen
@@ -209,7 +209,7 @@ class Course:
         return "\n".join([stage.file, "", *lines, "", last])
 
 
-def listed(names: list[str]) -> str:
+def join_names(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
 
 
@@ -218,7 +218,7 @@ def fill(text: str, indent: str = "") -> str:
 
 
 def load(path: Path, seconds: float) -> dict[str, Any] | Report:
-    """The names that the reader's file defines, or a report of the error in it.
+    """Return the names that the reader's file defines, or a report of the error in it.
 
     It is compiled here, because an import would leave compiled files in the reader's folder.
     """
@@ -229,7 +229,7 @@ def load(path: Path, seconds: float) -> dict[str, Any] | Report:
         with time_limit(seconds):
             exec(code, vars(module))
     except (Exception, SystemExit) as caught:
-        error = exited(caught)
+        error = replace_exit(caught)
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         lines = [f"    line {frame.lineno}: {frame.line}" for frame in frames]
         lines += [f"    {line}" for line in "".join(traceback.format_exception_only(error)).splitlines()]

@@ -28,7 +28,7 @@ def save_checkpoint(path: Path, /, **parts: Any) -> None:
 
     In a distributed run, rank 0 writes, and the other ranks go on without waiting for it.
 
-    The state of `minigrad.random` is saved along with the parts, but not that of other generators. The file is replaced
+    The state of `minigrad.random` is saved along with the parts, but other generators are not. The file is replaced
     as by `save`: whenever the process ends, killed or not, a complete checkpoint exists, the old one or the new one,
     with the permissions of the old one.
 
@@ -159,7 +159,7 @@ def _has_state(part: Any) -> bool:
 
 
 def _encode(place: str, value: Any, tensors: dict[str, Tensor]) -> Any:
-    """The value as JSON can represent it; its tensors are added to `tensors`, named by their place."""
+    """Return the value as JSON can represent it; its tensors are added to `tensors`, named by their place."""
     if is_array(value) and not isinstance(value, np.generic):
         try:
             value = as_tensor(value)
@@ -202,7 +202,7 @@ def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], Any]:
-    """The parts and the state of the random numbers."""
+    """Return the parts and the state of the random numbers."""
     tensors, metadata = load(path, metadata=True)
     place = f"[load_checkpoint] {os.fspath(path)}"
     if metadata.get("format") != FORMAT:

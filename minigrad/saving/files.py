@@ -11,15 +11,15 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 Path = str | os.PathLike[str]
-Content = Iterable[Any]  # of bytes and NumPy arrays
+Content = Iterable[Any]  # it yields bytes and NumPy arrays
 
-ENDING = ".minigrad-save"  # of a temporary file
+ENDING = ".minigrad-save"  # the names of temporary files end so
 ACCESS_LIST = "system.posix_acl_access"
 LONG = 100  # bytes; a longer name would leave no space for what the name of a temporary file adds to it
 
 
-def checked_path(op: str, path: Path) -> str:
-    """The path as a str; a number, which open() would treat as an open file and then close, is refused."""
+def check_path(op: str, path: Path) -> str:
+    """Return the path as a str; a number, which open() would treat as an open file and then close, is refused."""
     try:
         checked = os.fsdecode(path)
         valid = b"\0" not in os.fsencode(checked)
@@ -40,7 +40,7 @@ def write(path: str, content: Content) -> None:
     """
     try:
         try:
-            old = open(path, "wb", opener=_opened_as_it_is)  # noqa: SIM115
+            old = open(path, "wb", opener=_open_as_it_is)  # noqa: SIM115
         except FileNotFoundError:
             if not os.path.basename(path):
                 raise
@@ -52,7 +52,7 @@ def write(path: str, content: Content) -> None:
             if regular and os.path.exists(target):
                 _replace(target, content, old)
             else:
-                if regular:  # but it has no name, such as a deleted file under /dev/fd
+                if regular:  # it has no name, such as a deleted file under /dev/fd
                     old.truncate(0)
                 old.writelines(content)
                 _sync(old)
@@ -62,22 +62,22 @@ def write(path: str, content: Content) -> None:
         raise OSError(error.errno, error.strerror, path) from error  # the name of the temporary file would not help
 
 
-def _opened_as_it_is(path: str, flags: int) -> int:
+def _open_as_it_is(path: str, flags: int) -> int:
     return os.open(path, flags & ~(os.O_CREAT | os.O_TRUNC))
 
 
-def _opened_without_waiting(path: str, flags: int) -> int:
-    return _opened_as_it_is(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)  # neither links nor pipes are ours
+def _open_without_waiting(path: str, flags: int) -> int:
+    return _open_as_it_is(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)  # neither links nor pipes are ours
 
 
-def _opened_for_the_owner(path: str, flags: int) -> int:
+def _open_for_the_owner(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
 def _replace(target: str, content: Content, old: BinaryIO | None) -> None:
     """Write a temporary file next to the target and rename it. `old` is the target if it exists."""
     folder, name = os.path.split(target)
-    folder = os.path.realpath(folder, strict=True)  # absolute, because another thread may change the working directory
+    folder = os.path.realpath(folder, strict=True)  # another thread may change the working directory
     encoded = os.fsencode(name)
     stem = f".{name if len(encoded) <= LONG else f'{zlib.crc32(encoded):08x}'}."
     _remove_leftovers(folder, stem)
@@ -85,8 +85,8 @@ def _replace(target: str, content: Content, old: BinaryIO | None) -> None:
     while not renamed:
         temporary = os.path.join(folder, f"{stem}{os.urandom(4).hex()}{ENDING}")
         try:
-            with open(temporary, "xb", opener=_opened_for_the_owner if old else None) as file:
-                if not _locked(file, temporary):
+            with open(temporary, "xb", opener=_open_for_the_owner if old else None) as file:
+                if not _lock(file, temporary):
                     continue
                 file.writelines(content)
                 if old is not None:
@@ -105,7 +105,7 @@ def _replace(target: str, content: Content, old: BinaryIO | None) -> None:
         _sync_folder(folder)
 
 
-def _locked(file: BinaryIO, path: str) -> bool:
+def _lock(file: BinaryIO, path: str) -> bool:
     """Lock a temporary file until it is closed; False if another save has already removed it as a leftover."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -122,7 +122,7 @@ def _remove_leftovers(folder: str, stem: str) -> None:
     with suppress(OSError):
         for name in filter(pattern.fullmatch, os.listdir(folder)):
             path = os.path.join(folder, name)
-            with suppress(OSError), open(path, "wb", opener=_opened_without_waiting) as file:
+            with suppress(OSError), open(path, "wb", opener=_open_without_waiting) as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.unlink(path)
 
@@ -144,7 +144,7 @@ def _take_over_permissions(old: int, new: int) -> None:
         os.fchown(new, status.st_uid, -1)
     except OSError:  # only root may change the owner
         mode &= 0o777
-    with suppress(PermissionError):  # on file systems without modes
+    with suppress(PermissionError):  # some file systems have no modes
         os.fchmod(new, mode)
 
 

@@ -1,4 +1,4 @@
-"""What a file of another format is, by its first bytes and the ending of its name, and how to get at its tensors."""
+"""Recognize files of other formats by their first bytes and the endings of their names, and say how to convert them."""
 
 import re
 
@@ -52,9 +52,9 @@ With PyTorch, convert it; the second line also keeps the numbers and parts of a 
 ]  # fmt: skip
 
 
-def recognized(start: bytes, path: str) -> str | None:
+def recognize(start: bytes, path: str) -> str | None:
     """Say what a file with these first bytes is and what to do; None if that is unknown."""
-    if start[8:9] != b"{":  # where the header of a safetensors file begins
+    if start[8:9] != b"{":  # the header of a safetensors file begins here
         for ending, pattern, text in KINDS:
             if path.endswith(ending) and re.match(pattern, start, re.DOTALL):
                 return text.replace("PATH", repr(path))

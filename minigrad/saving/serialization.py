@@ -20,8 +20,8 @@ from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tensor import Tensor
 from minigrad.foreign import as_tensor, is_array
 from minigrad.nn.module import Module
-from minigrad.saving.files import Path, checked_path, write
-from minigrad.saving.formats import recognized
+from minigrad.saving.files import Path, check_path, write
+from minigrad.saving.formats import recognize
 
 # In the order in which tensors are written, large elements first, so that each is aligned
 DTYPES = {"I64": "int64", "F64": "float64", "F32": "float32", "I32": "int32", "BOOL": "bool"}
@@ -79,7 +79,7 @@ def save(obj: Module | Mapping[str, Any], path: Path, metadata: Mapping[str, str
     ({'x': tensor([0, 1, 2])}, {'epoch': '7'})
     """
     tensors = obj.state_dict() if isinstance(obj, Module) else obj
-    target = checked_path("save", path)
+    target = check_path("save", path)
     if not isinstance(tensors, Mapping):
         hint = ": save_checkpoint(path, name=...) saves its state" if hasattr(obj, "state_dict") else ""
         raise TypeError(f"[save] expected a Module or a dict of str to Tensor, got {kind_of(obj)}{hint}")
@@ -182,14 +182,14 @@ def load(
         ...
     FileNotFoundError: [Errno 2] No such file or directory: 'absent.safetensors'
     """
-    place = checked_path("load", path)
-    wanted = None if dtype is None else _checked_dtype(dtype)
+    place = check_path("load", path)
+    wanted = None if dtype is None else _check_dtype(dtype)
     with open(place, "rb") as file:
         start = file.peek()
         try:
             entries, stored = _entries(file)
         except (ValueError, RecursionError) as error:
-            what = recognized(start, place) or f"not a complete safetensors file: {error}"
+            what = recognize(start, place) or f"not a complete safetensors file: {error}"
             raise ValueError(f"[load] {place} is {what}") from error
         wrong = [name for name, entry in entries.items() if entry.dtype not in {*DTYPES, *INTEGERS, *FLOATS}]
         narrow = [name for name, entry in entries.items() if entry.dtype in FLOATS]
@@ -225,14 +225,14 @@ class _Entry(NamedTuple):
 def _entries(file: BinaryIO) -> tuple[dict[str, _Entry], dict[str, str]]:
     """Read the header: the tensors in its order, and the metadata. ValueError unless they fill the file exactly."""
     status = os.fstat(file.fileno())
-    length = int.from_bytes(_exactly(file, 8), "little")
+    length = int.from_bytes(_read_exactly(file, 8), "little")
     if length > HEADER_LIMIT:
         absurd = length >> 40
         raise ValueError("it does not begin with the length of a header" if absurd else f"a header of {length:,} bytes")
     if stat.S_ISREG(status.st_mode) and length > status.st_size:
         raise ValueError(f"a header of {length:,} bytes in a file of {status.st_size:,}")
-    text = _exactly(file, length).decode()
-    header = json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_constant)
+    text = _read_exactly(file, length).decode()
+    header = json.loads(text, object_pairs_hook=_refuse_repetition, parse_constant=_refuse_constant)
     if not isinstance(header, dict):
         raise ValueError("the header is not a JSON object")
     stored = header.pop("__metadata__", None)
@@ -253,26 +253,26 @@ def _entries(file: BinaryIO) -> tuple[dict[str, _Entry], dict[str, str]]:
     return entries, stored
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name occurs twice in the header")
     return found
 
 
-def _no_constant(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} in the header, which is not JSON")
 
 
 def _entry(name: str, fields: Any) -> _Entry:
-    entry = _parsed(fields)
+    entry = _parse(fields)
     if entry is None:
         raise ValueError(f"the header describes {name!r} as {fields!r:.200}")
     return entry
 
 
-def _parsed(fields: Any) -> _Entry | None:
-    """The fields of a tensor, or None if they do not describe one."""
+def _parse(fields: Any) -> _Entry | None:
+    """Return the fields of a tensor, or None if they do not describe one."""
     if not isinstance(fields, dict) or not {"dtype", "shape", "data_offsets"} <= fields.keys():
         return None
     dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
@@ -289,7 +289,7 @@ def _parsed(fields: Any) -> _Entry | None:
 
 
 def _elements(shape: list[int]) -> int:
-    """The product of the lengths, or a partial product larger than any file: one of a million digits takes minutes."""
+    """Return the product of the lengths, or a partial one larger than any file: a million digits take minutes."""
     if 0 in shape:
         return 0
     count = 1
@@ -300,14 +300,14 @@ def _elements(shape: list[int]) -> int:
     return count
 
 
-def _exactly(file: BinaryIO, count: int) -> bytes:
+def _read_exactly(file: BinaryIO, count: int) -> bytes:
     data = file.read(count)
     if len(data) < count:
         raise ValueError(f"it ends after {len(data):,} of {count:,} bytes")
     return data
 
 
-def _checked_dtype(dtype: str | DType) -> str:
+def _check_dtype(dtype: str | DType) -> str:
     try:
         found = empty(0, dtype=dtype).dtype
     except TypeError:

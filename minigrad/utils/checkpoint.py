@@ -12,4 +12,4 @@ if not typing.TYPE_CHECKING:
         except AttributeError as error:
             if name.startswith("_"):
                 raise
-            raise ImportError(str(error), name=__name__) from None  # which ``from ... import`` shows
+            raise ImportError(str(error), name=__name__) from None  # ``from ... import`` shows this message

@@ -23,7 +23,7 @@ class Node:
 
 
 class Box:
-    """What was recorded inside one call of a module, in the order of recording."""
+    """The operations of one call of a module, in the order of recording."""
 
     def __init__(self, label: str, path: str | None) -> None:
         self.label, self.path = label, path  # the path of the module within the outermost one, if known
@@ -40,7 +40,7 @@ class Box:
         self.children.insert(0 if first else len(self.children), child)
 
     def nodes(self) -> Iterator[Node]:
-        """All nodes inside, at any depth."""
+        """Return all nodes inside, at any depth."""
         for child in self.children:
             if isinstance(child, Box):
                 yield from child.nodes()
@@ -48,15 +48,15 @@ class Box:
                 yield child
 
     def boxes(self) -> "Iterator[Box]":
-        """All boxes inside, at any depth, the outer ones first."""
+        """Return all boxes inside, at any depth, the outer ones first."""
         for child in self.children:
             if isinstance(child, Box):
                 yield child
                 yield from child.boxes()
 
 
-def outwards(child: Node | Box) -> list[Box]:
-    """The boxes around a node or box, the innermost first."""
+def enclosing(child: Node | Box) -> list[Box]:
+    """Return the boxes around a node or box, the innermost first."""
     found, box = [], child.parent
     while box is not None:
         found.append(box)
@@ -64,16 +64,17 @@ def outwards(child: Node | Box) -> list[Box]:
     return found
 
 
-def common(nodes: Sequence[Node]) -> Box:
-    """The innermost box that all nodes are in."""
-    shared = outwards(nodes[0])
+def find_common_box(nodes: Sequence[Node]) -> Box:
+    """Return the innermost box that all nodes are in."""
+    shared = enclosing(nodes[0])
     for node in nodes[1:]:
-        around = set(outwards(node))
+        around = set(enclosing(node))
         shared = [box for box in shared if box in around]
     return shared[0]
 
 
-def counted(n: int, one: str, many: str = "") -> str:
+def pluralize(n: int, one: str, many: str = "") -> str:
+    """Return a number with its noun, such as "1 leaf" or "2 leaves"."""
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
@@ -92,7 +93,7 @@ class Folds:
                 self.users.setdefault(leaf, []).append(user)
         count = sum(1 for _ in root.nodes())
         while count > most:
-            boxes = [(len(outwards(box)), box) for box in root.boxes()]
+            boxes = [(len(enclosing(box)), box) for box in root.boxes()]
             deepest = max((depth for depth, _ in boxes), default=0)
             for box in [box for depth, box in boxes if depth == deepest] or [root]:
                 short = len(box.children) <= most // 2 or not self.shorten(box, most // 2)
@@ -103,7 +104,7 @@ class Folds:
                 break
 
     def place(self, node: Node) -> Node:
-        """The node that represents a node now."""
+        """Return the node that represents a node now."""
         while node in self.places:
             node = self.places[node]
         return node
@@ -128,7 +129,7 @@ class Folds:
         inside = list(_nodes(children))
         folded = Node("folded", name, "", "")
         folded.count = sum(node.count for node in inside)
-        folded.below = counted(folded.count, "operation")
+        folded.below = pluralize(folded.count, "operation")
         folded.tip = f"{name}: {folded.below}"
         gone = set(children)
         at = box.children.index(children[0])

@@ -24,7 +24,7 @@ class Equation(NamedTuple):
 
 
 def equation_of_cell(op: Op, cell: Cell, given: Collection[int], lengths: bool = False) -> Equation:
-    """The equations of a recurrent layer for every step, forward and backward.
+    """Return the equations of a recurrent layer for every step, forward and backward.
 
     Parameters
     ----------
@@ -33,8 +33,8 @@ def equation_of_cell(op: Op, cell: Cell, given: Collection[int], lengths: bool =
     cell : Cell
         The kind and the variant: what is normalized, the GRU's convention, hard gates.
     given : collection of int
-        Which inputs are present: x, the first states, W_hh, its bias, the weight and bias of the norm, and those of the
-        norm of the LSTM's cell state. The others get no name.
+        Which inputs are present: x, the first states, W_hh, its bias, then weight and bias of the norm, and of the norm
+        of the LSTM's cell state. The others get no name.
     lengths : bool
         Whether samples end before the last step.
     """

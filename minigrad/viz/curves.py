@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLORS = ("#3b82f6", "#ea580c", "#16a34a", "#a855f7", "#db2777", "#0891b2", "#ca8a04", "#6b7280")
-MIDDLE = "#7d7d7d"  # as far from white as from black: readable on light and on dark pages
+MIDDLE = "#7d7d7d"  # a gray as far from white as from black is readable on light and on dark pages
 # The style of minigrad's figures: matplotlib's settings, for ``plt.style.context``. The background is transparent.
 STYLE: dict[str, Any] = {
     "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left",
@@ -165,12 +165,12 @@ def _runs(history: Any) -> dict[str, np.ndarray]:
 
 
 def _quantity(name: str) -> str:
-    """The name without the words that say which data."""
+    """Return the name without the words that say which data."""
     return HELD_OUT.sub("", TRAINING.sub("", name)).strip().casefold()
 
 
 def _is_training(name: str, names: Mapping[str, object]) -> bool:
-    """Whether a name says training, or says nothing while its partner says that its data were held out."""
+    """Return whether a name says training, or says nothing while its partner says that its data were held out."""
     if TRAINING.search(name) or HELD_OUT.search(name):
         return TRAINING.search(name) is not None
     return any(HELD_OUT.search(other) and _quantity(other) == _quantity(name) for other in names)

@@ -5,11 +5,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minigrad.viz.boxes import PAD, Box, Node, common, is_leaf, outwards
+from minigrad.viz.boxes import PAD, Box, Node, enclosing, find_common_box, is_leaf
 from minigrad.viz.layout import STRAIGHT, Item, Line, Point, place
 
-HEAD = 18.0  # above the inside of a box, for its label
-LABEL = 5.0  # between a label and a line
+HEAD = 18.0  # the height of a box's label
+LABEL = 5.0  # the space between a label and a line
 SMALLEST = 0.7  # the scale to which a wide picture shrinks before it scrolls
 
 # ── layout ────────────────────────────────────────────────────────────────────────────────────────
@@ -22,15 +22,15 @@ def _arrange(root: Box, edges: Sequence[tuple[Node, Node]]) -> list[tuple[Node, 
     ways = []
     keys = {node: n for n, node in enumerate(root.nodes())}
     for source, target in edges:
-        key, box = keys[source], common([source, target])
+        key, box = keys[source], find_common_box([source, target])
         way: list[tuple[Box, tuple[Any, Any, int]]] = []
         child: Node | Box = source
-        for outer in outwards(source):
+        for outer in enclosing(source):
             if outer is box:
                 break
             way.append((outer, (child, "out", key)))
             child = outer
-        down = outwards(target)
+        down = enclosing(target)
         down = down[: down.index(box)][::-1]
         way.append((box, (child, down[0] if down else target, key)))
         for n, inner in enumerate(down):
@@ -42,7 +42,7 @@ def _arrange(root: Box, edges: Sequence[tuple[Node, Node]]) -> list[tuple[Node, 
     for box in reversed(boxes):  # the inner ones first
         found = _arrange_box(box, list(lines[box]))
         routes.update(((box, line), route) for line, route in found.items())
-    for box in boxes:  # from relative to absolute, the outer ones first
+    for box in boxes:  # the corners become absolute, the outer boxes' first
         for child in box.children:
             child.corner = (child.corner[0] + box.corner[0], child.corner[1] + box.corner[1])
     drawn = []
@@ -78,7 +78,7 @@ def _arrange_box(box: Box, lines: Sequence[tuple[Any, Any, int]]) -> dict[tuple[
         for source, target, key in lines
     ])  # fmt: skip
     inset, top, width = PAD, PAD + (HEAD if box.label else 0.0), placed.width + 2 * PAD
-    if box.label:  # in the first gap between incoming lines
+    if box.label:  # it goes into the first gap between incoming lines
         wide = 6.8 * len(box.label)
         lines_in = sorted(inset + placed.corners[numbers["in", key]][0] for key in incoming)
         starts = [PAD, *(x + LABEL for x in lines_in)]
@@ -132,10 +132,10 @@ body[data-theme="dark"] .mg-graph,body[data-jp-theme-light="false"] .mg-graph{{{
 """
 
 
-FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # by XML 1.0, section 2.2
+FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Text escaped for XML; what XML does not allow in any form becomes the replacement character."""
     return html.escape(FORBIDDEN.sub("\ufffd", text))
 
@@ -152,7 +152,7 @@ def draw(root: Box, edges: Sequence[tuple[Node, Node]], dots: Mapping[Node, int]
     for box in root.boxes():
         (x, y), (w, h) = box.corner, box.size
         parts.append(f'<rect class="box" x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="8"/>')
-        parts.append(f'<text class="box" x="{x + box.label_at:.1f}" y="{y + 17:.1f}">{_escaped(box.label)}</text>')
+        parts.append(f'<text class="box" x="{x + box.label_at:.1f}" y="{y + 17:.1f}">{_escape(box.label)}</text>')
     for _, _, points in drawn:
         x, y = points[-1]
         parts.append(f'<path d="{_curve([*points[:-1], (x, y - 5)])}"/>')
@@ -160,25 +160,25 @@ def draw(root: Box, edges: Sequence[tuple[Node, Node]], dots: Mapping[Node, int]
     for node in root.nodes():
         (x, y), (w, h) = node.corner, node.size
         radius = h / 2 if node.kind.startswith("leaf") else 6
-        parts.append(f"<g><title>{_escaped(node.tip)}</title>")
+        parts.append(f"<g><title>{_escape(node.tip)}</title>")
         parts.append(
             f'<rect class="{node.kind}" x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{radius:g}"/>'
         )
         for n in range(dots.get(node, 0)):
             parts.append(f'<circle cx="{x + 8 + 8 * n:.1f}" cy="{y:.1f}" r="2.5"/>')
-        middle, name = x + w / 2, _escaped(node.name)
+        middle, name = x + w / 2, _escape(node.name)
         parts.append(f'<text x="{middle:.1f}" y="{y + (17 if node.below else 16):.1f}">{name}</text>')
         if node.below:
-            below = _escaped(node.below)
+            below = _escape(node.below)
             parts.append(f'<text class="below" x="{middle:.1f}" y="{y + 31:.1f}">{below}</text>')
         parts.append("</g>")
     if note:
-        parts.append(f'<text class="note" x="{PAD}" y="{height - 6:.1f}">{_escaped(note)}</text>')
+        parts.append(f'<text class="note" x="{PAD}" y="{height - 6:.1f}">{_escape(note)}</text>')
     return "".join(parts) + "</svg>"
 
 
 def _curve(points: Sequence[Point]) -> str:
-    """A path downwards through the points, vertical at each of them."""
+    """Return a path downwards through the points, vertical at each of them."""
     (x, y), *rest = points
     path = [f"M{x:.1f} {y:.1f}"]
     for next_x, next_y in rest:

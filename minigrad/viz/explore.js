@@ -8,7 +8,7 @@ const valueOf = (number) => drawTensor(tensors[number]);
 const low = "₀₁₂₃₄₅₆₇₈₉";
 const subscript = (k) => String(k).replace(/\d/g, (d) => low[d]);
 
-// "x…" stands for x₀, x₁, and so on
+// "x…" means x₀, x₁, and so on.
 function symbol(names, k) {
   const tail = names.length - 1;
   if (tail >= 0 && k >= tail && names[tail].endsWith("…")) return names[tail].slice(0, -1) + (k > tail || names.length === 1 ? subscript(k - tail) : subscript(0));
@@ -43,7 +43,7 @@ function arrange() {
   entries.forEach((entry, k) => { if (entry.parent === null) add(k); });
   place = new Map(order.map((k, at) => [k, at]));
   steps = order.map((k) => [k]);
-  for (const k of [...order].reverse()) {               // backward, leaves that follow each other are one step
+  for (const k of [...order].reverse()) {               // leaves that follow each other are one step of backward
     if (entries[k].leaf && steps.length > order.length && entries[steps.at(-1)[0]].leaf) steps.at(-1).push(k);
     else steps.push([k]);
   }
@@ -79,7 +79,7 @@ function go(t, k = null) {
 
 // ── the local picture ───────────────────────────────────────────────────────────────────────────
 
-// An operation inside of a time step has the step's name instead of a number.
+// An operation of a time step has the step's name instead of a number.
 function label(k) {
   const outer = entries[k].parent;
   return outer === null ? `#${k}` : entries[entries[k].made ? k : outer].op;
@@ -118,7 +118,8 @@ function entryCard(name, j, output, k, backward) {
   const info = number !== null ? described(tensors[number]) : `${output ? "" : form(entry.shape)} ${entry.dtype}`;
   const value = number !== null ? valueOf(number)
     : note(entry.leaf ? "not kept: this leaf no longer exists" : "not kept: run the forward pass under viz.record()");
-  return card(formula(name), j === k ? null : reference(j), info, [headed("value", value), backward ? gradientOf(j, output, k) : null]);
+  return card(formula(name), j === k ? null : reference(j), info,
+    [headed("value", value), backward ? gradientOf(j, output, k) : null]);
 }
 
 // A number that a time step read or computed.
@@ -128,8 +129,9 @@ function stepCard([name, number, grad], backward) {
 }
 
 function constantCard(name, number) {
-  return number === null ? card(formula(name), null, "no gradient", [note("a constant that backward does not read, or omitted")], "card given")
-    : card(formula(name), null, `${described(tensors[number])}, no gradient`, [headed("value, saved for backward", valueOf(number))], "card given");
+  const [info, content] = number === null ? ["", note("a constant that backward does not read, or omitted")]
+    : [`${described(tensors[number])}, `, headed("value, saved for backward", valueOf(number))];
+  return card(formula(name), null, `${info}no gradient`, [content], "card given");
 }
 
 // The button that shows the inside of an entry, or why it has none.
@@ -278,7 +280,7 @@ function renderList() {
 }
 
 // A map of a long list: a line for each row in the color of its module, a frame around the rows in view, and the step.
-const map = $("map"), LONG = 3;                         // times the height of the list
+const map = $("map"), LONG = 3;                         // the map appears for lists LONG times as high as their frame
 const colors = new Map();                               // name of a module right within the outermost one -> hue
 
 function hue(entry) {
@@ -395,7 +397,7 @@ function play(on) {
   $("play").setAttribute("aria-label", on ? "Pause" : "Play");
 }
 
-// ── light and dark: the reader's choice, that of the page around this one, or the system's ──────
+// ── light and dark: the reader chooses, else the page around this one, else the system ──────────
 
 let chosen = null;
 
@@ -467,7 +469,7 @@ addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// #12 opens the page at step 12
+// The address ending in #12 opens the page at step 12.
 const linked = () => { const t = Number.parseInt(location.hash.slice(1), 10); if (Number.isInteger(t)) go(t - 1); };
 addEventListener("hashchange", linked);
 system.addEventListener("change", applyTheme);
@@ -476,7 +478,7 @@ if (around()) new MutationObserver(applyTheme).observe(parent.document.body, { a
 arrange();
 const leaves = order.filter((k) => entries[k].leaf).length;
 $("facts").textContent = `${N - leaves} operations on ${leaves} leaves`;
-now = Math.min(leaves, N - 1);                       // at the first operation: leaves compute nothing
+now = Math.min(leaves, N - 1);                       // the first operation, as leaves compute nothing
 filter();
 applyTheme();
 linked();

@@ -28,8 +28,8 @@ from minigrad.viz.unrolled import Unrolled
 from minigrad.viz.values import describe, wait_for
 
 HEIGHT = 760  # pixels of the frame in a notebook
-LONG = 32  # steps: of a recurrent layer of more, gates and states are shown, and not every operation
-LARGE = 2**24  # bytes: a recurrent layer of a larger projected input is not shown step by step
+LONG = 32  # steps; longer recurrent layers show their gates and states, and not every operation
+LARGE = 2**24  # bytes; a recurrent layer with a larger projected input is not shown step by step
 
 
 class Page:
@@ -72,9 +72,9 @@ class Page:
 
 
 class Arrivals(Listener):
-    """The gradients that a backward pass brings to each operation, and the time it spends there.
+    """Describes the gradients that a backward pass brings to each operation, and times the operations.
 
-    Those of the operations in `keep` are also kept themselves.
+    For the operations in `keep`, the gradients themselves are kept too.
     """
 
     def __init__(self, keep: Collection[int]) -> None:
@@ -93,7 +93,7 @@ class Arrivals(Listener):
         self._under_way.append((sequence, time.perf_counter(), grads))
 
     def left(self, sequence: int) -> None:
-        """The inputs have received theirs; operations of a failed pass within this one were never left."""
+        """The operation's inputs have their gradients; operations of a failed pass within this one were never left."""
         while self._under_way:
             number, since, grads = self._under_way.pop()
             if number == sequence:
@@ -192,14 +192,14 @@ def gradients(loss: Tensor, grad: Tensor | None, leaves: list[Tensor], keep: Col
 
 
 def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recording: record | None) -> dict[str, Any]:
-    """All that the page shows, ready for JSON, for `explore.js` to read. `known` maps ids of leaves to names.
+    """Collect all that the page shows, ready for JSON, for `explore.js` to read. `known` maps ids of leaves to names.
 
     ``entries`` are in the order of the tape. Their ``outs``, ``grads`` and ``saved`` are numbers into ``tensors``,
     their ``source`` into ``sources``, their ``equation`` into ``equations``. ``inputs`` are indices of entries,
     ``routes`` say which output of that entry it was, ``read`` which tensor it is if saved. ``held`` are the
     bytes that the entry is the first to save: tensors at one address count once, leaves not at all.
 
-    After them come those inside of recurrent layers, see `entries_inside`.
+    The entries of recurrent layers' time steps come after them, see `entries_inside`.
     """
     rows = entries_of(loss, "explore")
     held, kept_options, ops = contents(loss), options(loss), operations(loss)
@@ -268,9 +268,9 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
 def entries_inside(
     layer: Unrolled, outer: dict[str, Any], parent: int, start: int, tensors: Table, equations: Table
 ) -> list[dict[str, Any]]:
-    """The entries inside of a recurrent layer, whose own entry `outer` is number `parent`; they begin with `start`.
+    """Return the entries of a recurrent layer's time steps, from number `start`; `outer` is its own, number `parent`.
 
-    These are its inputs, its time steps, each followed by its operations, and the operations before and after all
+    They are its inputs, its time steps, each followed by its operations, and the operations before and after all
     steps. A time step has ``given`` and ``made``, what it read and computed: rows of name, value and gradient. Of more
     than `LONG` steps, there are no operations.
     """
@@ -306,7 +306,7 @@ def entries_inside(
         name = f"t = {t}"
         given, made = (
             [(symbol, tensors.add(value), None if grad is None else tensors.add(grad)) for symbol, value, grad in part]
-            for part in layer.shown(step)
+            for part in layer.describe_step(step)
         )
         number = add(op=name, shape=list(step.made["h_t"].shape), equation=outer["equation"], given=given, made=made)
         symbols = {layer.number(x): symbol for symbol, x in step.made.items()}
@@ -349,7 +349,7 @@ def equation_row(equation: Op | Equation) -> dict[str, Any]:
 
 
 def page_of(content: dict[str, Any], title: str) -> str:
-    """The page: template, style, script and content in one text."""
+    """Return the page: template, style, script and content in one text."""
     folder = resources.files("minigrad.viz")
     sources = {"style": "explore.css", "values": "values.js", "script": "explore.js", "page": "explore.html"}
     parts = {part: folder.joinpath(name).read_text(encoding="utf-8") for part, name in sources.items()}

@@ -11,8 +11,8 @@ from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.places import public_place
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
-from minigrad.saving.files import checked_path
-from minigrad.viz.boxes import Box, Folds, Node, common, counted
+from minigrad.saving.files import check_path
+from minigrad.viz.boxes import Box, Folds, Node, find_common_box, pluralize
 from minigrad.viz.drawing import draw
 from minigrad.viz.tapes import entries_of
 
@@ -41,7 +41,7 @@ class Graph:
 
     def __init__(self, svg: str, operations: int, leaves: int) -> None:
         self.svg = svg
-        self._text = f"Graph of {counted(operations, 'operation')} and {counted(leaves, 'leaf', 'leaves')}"
+        self._text = f"Graph of {pluralize(operations, 'operation')} and {pluralize(leaves, 'leaf', 'leaves')}"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture to an SVG file.
@@ -53,7 +53,7 @@ class Graph:
         >>> x = mg.tensor(3.0, requires_grad=True)
         >>> viz.graph(x * x).save("square.svg")
         """
-        with open(checked_path("graph", path), "w", encoding="utf-8") as file:
+        with open(check_path("graph", path), "w", encoding="utf-8") as file:
             file.write(self.svg)
 
     def __repr__(self) -> str:
@@ -118,8 +118,8 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
     root, edges, dots = _tree(rows)
     total, note = len(rows), ""
     if max_nodes is not None and sum(1 for _ in root.nodes()) > max_nodes:
-        moved = Folds(root, edges, max_nodes).place
-        edges = {(moved(a), moved(b)): None for a, b in edges if moved(a) is not moved(b)}
+        place = Folds(root, edges, max_nodes).place
+        edges = {(place(a), place(b)): None for a, b in edges if place(a) is not place(b)}
         shown = sum(node.kind in ("op", "op root", "leaf") for node in root.nodes())
         note = f"{shown} of {total} entries; the others are folded into the nodes with a dashed border"
     leaves = sum(row["sequence"] < 0 for row in rows)
@@ -132,7 +132,7 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
 def _tree(
     rows: Sequence[dict[str, Any]],
 ) -> tuple[Box, dict[tuple[Node, Node], None], dict[Node, int]]:
-    """The boxes with their nodes, the edges, and how many inputs of a node no gradient flows to."""
+    """Return the boxes with their nodes, the edges, and how many inputs of a node no gradient flows to."""
     root = Box("", None)
     made: dict[int, Node] = {}
     uses: dict[int, list[Node]] = {}
@@ -184,7 +184,7 @@ def _tree(
                 groups.append([node])
         for n, group in enumerate(groups or [[]]):
             again = "\ndrawn again: it is the same leaf" if n else ""
-            box = common(group) if group else root
+            box = find_common_box(group) if group else root
             short = name.removeprefix(box.path) if box.path is not None else name
             leaf = Node("leaf again" if n else "leaf", short, _shape(row["shape"]), tip + again)
             box.add(leaf, first=True)

@@ -1,6 +1,6 @@
 """Layered drawing of a directed graph without cycles: what is computed later is further down.
 
-The stages are those of Sugiyama, Tagawa and Toda (1981): layers by longest paths, dummies where an edge crosses a
+The stages follow Sugiyama, Tagawa and Toda (1981): layers by longest paths, dummies where an edge crosses a
 layer, orders by barycenters, then coordinates. The last stage places a layer by least squares, which with a distance to
 keep between neighbors is an isotonic regression, solved by pooling (Barlow et al. 1972).
 """
@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 SWEEPS = 6
-GAP = 14.0  # between neighbors in a layer
-RISE, STEP = 24.0, 6.0  # between layers; next to a layer that only lines pass through
+GAP = 14.0  # the space between neighbors in a layer
+RISE, STEP = 24.0, 6.0  # the space between layers; STEP next to a layer that only lines pass through
 STRAIGHT = 8.0  # the weight of a line that only passes a layer
 
 Point = tuple[float, float]
@@ -151,7 +151,7 @@ def _coordinates(
     above: list[list[tuple[int, float]]],
     below: list[list[tuple[int, float]]],
 ) -> list[float]:
-    """The middles: each layer in turn as near as possible to where its neighbors would have it."""
+    """Return the middles: each layer in turn as near as possible to where its neighbors would have it."""
     middles = [0.0] * len(widths)
     offsets: list[list[float]] = []
     for row in rows:
@@ -174,14 +174,14 @@ def _coordinates(
                 wish = sum(weights[other] * (middles[other] + shift) for other, shift in near)
                 wishes.append(wish / total if near else middles[k])
             pulls = [weights[k] for k in row]
-            pooled = _rising([wish - distance for wish, distance in zip(wishes, offsets[n], strict=True)], pulls)
+            pooled = _fit_rising([wish - distance for wish, distance in zip(wishes, offsets[n], strict=True)], pulls)
             for k, value, distance in zip(row, pooled, offsets[n], strict=True):
                 middles[k] = value + distance
     return middles
 
 
-def _rising(values: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The nondecreasing sequence nearest to the values in the weighted sum of squares."""
+def _fit_rising(values: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """Return the nondecreasing sequence nearest to the values in the weighted sum of squares."""
     blocks: list[tuple[float, float, int]] = []  # sum, weight, length
     for value, weight in zip(values, weights, strict=True):
         total, pull, count = value * weight, weight, 1

@@ -1,4 +1,4 @@
-"""What a forward pass computed, kept as it was at the time: `viz.record()`."""
+"""The results of a forward pass, kept as they were at the time: `viz.record()`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _newest: record | None = None
 
 
 def newest() -> record | None:
-    """The recording that began last."""
+    """Return the recording that began last."""
     return _newest
 
 
@@ -114,6 +114,6 @@ class Notes(Listener):
         self._since = time.perf_counter()
 
     def left(self, sequence: int) -> None:
-        """And left it."""
+        """The pass has left the operation."""
         super().left(sequence)
         self._since = time.perf_counter()

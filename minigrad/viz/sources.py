@@ -13,7 +13,7 @@ from minigrad.engine.node import Op
 from minigrad.engine.places import public_name
 
 AROUND = 2  # lines shown before and after
-ENGINE = Path(__file__).parents[2] / "cext"  # in a clone; an installed package has none
+ENGINE = Path(__file__).parents[2] / "cext"  # a clone has it, an installed package does not
 
 
 def user_line(where: str) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def user_line(where: str) -> dict[str, Any]:
 
 @lru_cache
 def excerpt(op: Op) -> dict[str, Any] | None:
-    """The record of an operation and the function that it names; None if the sources are not available.
+    """Return the record of an operation and the function that it names; None if the sources are not available.
 
     What lies between the two is included if it is short, and otherwise replaced by a line with the number None.
     """

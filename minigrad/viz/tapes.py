@@ -8,7 +8,7 @@ from minigrad.engine.tensor import Tensor
 
 
 def entries_of(y: Tensor, caller: str) -> list[dict[str, Any]]:
-    """The tape of a tensor, see `inspection.entries`; a GradientError in the name of `caller` if it is not whole.
+    """Return a tensor's tape, see `inspection.entries`; a GradientError in the name of `caller` if it is not whole.
 
     Otherwise, what remains of a tape whose beginning was freed would look like the whole tape.
     """

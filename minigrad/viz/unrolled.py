@@ -48,7 +48,7 @@ class Unrolled(Listener):
     rows : list of dict
         The tape of the composition, see `minigrad.engine.inspection.entries`; the leaves are the inputs.
     ops : dict of int to Op
-        Their records.
+        The records of the operations.
     names : dict of int to str
         The names of the leaves.
     steps : list of Step
@@ -73,7 +73,7 @@ class Unrolled(Listener):
         listen(self)
         try:
             with enable_grad():
-                outs = composition(*leaves, seen=self._step)
+                outs = composition(*leaves, seen=self._add_step)
             self.rows, self.ops = entries(*outs), operations(*outs)
             self._values |= {sequence: (leaf,) for sequence, (leaf, _) in contents(*outs).items() if leaf is not None}
             roots, seeds = zip(*[(y, g) for y, g in zip(outs, grads, strict=True) if g is not None], strict=True)
@@ -96,37 +96,37 @@ class Unrolled(Listener):
         self._grads[sequence] = grads
 
     def left(self, sequence: int) -> None:
-        """The inputs have received theirs."""
+        """The operation's inputs have received their gradients."""
 
-    def _step(self, given: dict[str, Tensor | None], made: dict[str, Tensor | None], alive: Tensor | None) -> None:
-        """A step was computed."""
+    def _add_step(self, given: dict[str, Tensor | None], made: dict[str, Tensor | None], alive: Tensor | None) -> None:
+        """Note a step that was computed."""
         read, computed = ({name: x for name, x in part.items() if x is not None} for part in (given, made))
         self.steps.append(Step(read, computed, alive, self._last))
 
     def values(self, sequence: int) -> list[dict[str, Any]]:
-        """What is shown of the outputs of an operation, or of a leaf."""
+        """Describe the outputs of an operation, or a leaf."""
         return [describe(x) for x in self._values[sequence] if x is not None]
 
     def grads(self, sequence: int) -> list[dict[str, Any] | None] | None:
-        """What is shown of their gradients; None if none arrived."""
+        """Describe the gradients of an operation's outputs; None if none arrived."""
         found = self._grads.get(sequence)
         return None if found is None else [None if g is None else describe(g) for g in found]
 
     def number(self, x: Tensor) -> int:
-        """The sequence number of the operation that computed x."""
+        """Return the sequence number of the operation that computed x."""
         return self._place[id(x)][0]
 
-    def shown(self, step: Step) -> list[list[tuple[str, dict[str, Any], dict[str, Any] | None]]]:
-        """Name, value and gradient of what a step read, and of what it computed.
+    def describe_step(self, step: Step) -> list[list[tuple[str, dict[str, Any], dict[str, Any] | None]]]:
+        """Return name, value and gradient of all that a step read, and of all that it computed.
 
         A sample that has ended keeps its state.
         """
         return [
-            [(name, *self._shown(x, step, step.given.get(KEPT.get(name, "")))) for name, x in part.items()]
+            [(name, *self._describe(x, step, step.given.get(KEPT.get(name, "")))) for name, x in part.items()]
             for part in (step.given, step.made)
         ]
 
-    def _shown(self, x: Tensor, step: Step, before: Tensor | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    def _describe(self, x: Tensor, step: Step, before: Tensor | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
         grad = self._grad(x)
         if step.alive is not None and before is not None:
             kept = self._grad(before)

@@ -37,7 +37,7 @@ const form = (shape) => shape.length ? `(${shape.join(", ")}${shape.length === 1
 
 const note = (text) => make("p", { class: "note" }, text);
 
-// "dW_hh" and "h_{t−1}" with their subscripts typeset
+// Typesets the subscripts of "dW_hh" and "h_{t−1}".
 function formula(text) {
   const parts = [];
   let end = 0;

@@ -1,4 +1,4 @@
-"""What is shown of a tensor: all of its numbers if it is small, else statistics and a sample. Ready for JSON."""
+"""A tensor as pages show it: all of its numbers if it is small, else statistics and a sample, ready for JSON."""
 
 import base64
 import math
@@ -19,7 +19,7 @@ EXACT = 2**53  # larger integers are not exact in JavaScript
 
 
 def host(x: Tensor) -> np.ndarray:
-    """The values of x in the memory of the CPU; nothing is recorded."""
+    """Return the values of x in the memory of the CPU; nothing is recorded."""
     return x.detach().to("cpu").numpy()
 
 
@@ -31,8 +31,8 @@ def wait_for(tensors: tuple[Tensor | None, ...]) -> None:
 
 
 def number(value: float | int) -> float | int | str:
-    """A value for JSON; NaN, infinities and integers that would lose digits become text."""
-    if isinstance(value, int):  # or bool
+    """Return a value for JSON; NaN, infinities and integers that would lose digits become text."""
+    if isinstance(value, int):  # bool is a subclass
         return int(value) if abs(value) <= EXACT else str(value)
     if not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
@@ -40,13 +40,13 @@ def number(value: float | int) -> float | int | str:
 
 
 def rows_of(array: np.ndarray) -> np.ndarray:
-    """An array as a matrix: its last axis as columns, all others as rows."""
+    """Return an array as a matrix: its last axis as columns, all others as rows."""
     columns = array.shape[-1] if array.ndim else 1
     return array.reshape(math.prod(array.shape[:-1]), columns)
 
 
 def describe(x: Tensor) -> dict[str, Any]:
-    """What the page shows of x.
+    """Describe a tensor for a page.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def describe(x: Tensor) -> dict[str, Any]:
     dict
         ``shape``, ``dtype`` and ``device``; then ``numbers`` (rows of numbers) for a tensor of at most 8 rows of 8, or
         ``first`` (its first numbers), ``stats``, and the sample ``map`` (base64 of signed bytes: rows and columns
-        ``map_shape``, evenly spaced, 127 standing for ``scale``, -128 for NaN) for a larger one.
+        ``map_shape``, evenly spaced; 127 is ``scale``, -128 is NaN) for a larger one.
     """
     array = host(x)
     shown: dict[str, Any] = {"shape": list(x.shape), "dtype": str(x.dtype), "device": x.device}
@@ -93,14 +93,14 @@ def statistics(values: np.ndarray) -> dict[str, float | int | str]:
 
 
 def not_finite(values: np.ndarray) -> bool:
-    """Whether there may be NaN or infinity among the values."""
+    """Return whether there may be NaN or infinity among the values."""
     with np.errstate(over="ignore", invalid="ignore"):
         return not math.isfinite(values.sum())
 
 
 @lru_cache(maxsize=1024)
 def places(length: int, limit: int) -> np.ndarray:
-    """At most `limit` evenly spaced indices, including the first and the last."""
+    """Return at most `limit` evenly spaced indices, including the first and the last."""
     return np.linspace(0, length - 1, min(length, limit)).round().astype(int)
 
 

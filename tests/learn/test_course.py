@@ -189,13 +189,13 @@ def test_colors_are_for_terminals(monkeypatch):
     text = "03_linear.py\n  ok     linear_backward: the gradient of x\n  wrong  linear_backward\n   1  tape            passed  A tape"
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert command.painted(text) == text
+    assert command.paint(text) == text
     monkeypatch.setattr(sys, "stdout", type("Terminal", (), {"isatty": lambda self: True})())
-    painted = command.painted(text)
+    painted = command.paint(text)
     assert painted.count("\033[32m") == 2
     assert "\033[31mwrong\033[0m" in painted
     monkeypatch.setenv("NO_COLOR", "1")
-    assert command.painted(text) == text
+    assert command.paint(text) == text
 
 
 def test_functions_of_a_notebook(tmp_path, monkeypatch):

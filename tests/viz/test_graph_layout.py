@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minigrad.viz.layout import GAP, Item, Line, _rising, place
+from minigrad.viz.layout import GAP, Item, Line, _fit_rising, place
 
 
 def test_a_diamond():
@@ -40,7 +40,7 @@ def test_crossings_are_undone():
     assert tops == sorted(pairs, key=lambda pair: placed.corners[pair[1]][0])
 
 
-def test_pooling_is_the_nearest_rising_sequence(rng):
+def test_pooling_is_the_nearest_fit_rising_sequence(rng):
     """Its elements are the largest of the smallest means around them (Barlow et al. 1972)."""
     for _ in range(20):
         values, weights = rng.normal(size=7), rng.uniform(0.5, 3, size=7)
@@ -51,4 +51,4 @@ def test_pooling_is_the_nearest_rising_sequence(rng):
             )
             for i in range(7)
         ]
-        np.testing.assert_allclose(_rising(values.tolist(), weights.tolist()), expected)
+        np.testing.assert_allclose(_fit_rising(values.tolist(), weights.tolist()), expected)

@@ -25,7 +25,7 @@ def cases(draw):
 
 
 def call(answer, p, gradients, lr, beta1, beta2, eps, weight_decay):
-    """The parameter after one step, after two, and after the last one."""
+    """Return the parameter after one step, after two, and after the last one."""
     m, v, found = np.zeros_like(p), np.zeros_like(p), []
     for t, g in enumerate(gradients, 1):
         given = [a.copy() for a in (p, g, m, v)]

@@ -19,7 +19,7 @@ def cases(draw):
 
 
 def call(kind, x, g):
-    """The names of the parameters, those of the state, and weight and bias after a step of SGD."""
+    """Return the names of the parameters and of the saved state, and weight and bias after a step of SGD."""
     layer = kind(x.shape[-1])
     if not isinstance(layer, nn.Module):
         raise Failure("LayerNorm has to be a subclass of nn.Module.")

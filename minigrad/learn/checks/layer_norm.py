@@ -79,7 +79,7 @@ PARTS = [
             "weight has an effect, but bias has none: y = n * weight + bias.": {"n * weight + bias": "n * weight"},
             "y is n * (weight + bias). The bias is added after the product.": {"n * weight + bias": "n * (weight + bias)"},
             """The value is right, but the mean and the variance are cut off from the tape. They depend on x, and their
-            gradients are part of that of x.""": {AT_LAST: f"{AT_LAST}.detach()"},
+            gradients are part of its gradient.""": {AT_LAST: f"{AT_LAST}.detach()"},
         }),
         order=1,
     ),

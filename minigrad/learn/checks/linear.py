@@ -30,7 +30,7 @@ PARTS = [
         mistakes(linear_backward, {
             "If w is square, your product uses its transpose: y = x w^T, so the gradient of x is g w, without one.":
                 {"g @ w": "(g @ w.T if len(w) == w.shape[1] else g @ w)"},
-            """The shapes of g and w do not fit: g @ w.T has another axis of w next to that of g. y = x w^T, so the gradient
+            """The shapes of g and w do not fit: g @ w.T multiplies the last axis of g by another axis of w. y = x w^T, so the gradient
             of x is g @ w.""": {"g @ w": "g @ w.T"},
             """The shapes of g and x do not fit: .T reverses all axes. With more axes in front, make them one: g.reshape(-1,
             g.shape[-1]), and x likewise.""": {OF_W: "g.T @ x"},

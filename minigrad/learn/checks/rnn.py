@@ -32,7 +32,7 @@ def backward_cases(draw):
         yield {"g": draw(*states.shape), **case, "states": states}
 
 
-def unrolled(x, h, w_x, w_h, b):
+def unroll(x, h, w_x, w_h, b):
     states = []
     for t in range(len(x)):
         h = mg.tanh(x[t] @ w_x.T + h @ w_h.T + b)
@@ -41,11 +41,11 @@ def unrolled(x, h, w_x, w_h, b):
 
 
 def right(*arrays):
-    return unrolled(*map(mg.tensor, arrays)).numpy()
+    return unroll(*map(mg.tensor, arrays)).numpy()
 
 
 def right_backward(g, x, h0, w_x, w_h, b, states):
-    return gradients(unrolled, g, x, h0, w_x, w_h, b)
+    return gradients(unroll, g, x, h0, w_x, w_h, b)
 
 
 SLOPE, BACK = " * (1 - states[t] ** 2)", "dh = da @ w_h"

@@ -66,7 +66,7 @@ def accuracy_cases(draw):
 
 
 def epoch(train, call, model, weight, optimizer, batches, images, labels):
-    """The weights after an epoch of a small model that was left in evaluation mode, the steps, and the mean loss."""
+    """Return the weights after an epoch of a small model left in evaluation mode, the steps, and the mean loss."""
     model = Small(weight).eval()
     optimizer = Counting(model.parameters(), lr=LR)
     batches = [(mg.tensor(x), mg.tensor(y)) for x, y in zip(images, labels, strict=True)]
@@ -79,7 +79,7 @@ def epoch(train, call, model, weight, optimizer, batches, images, labels):
 
 
 def score(accuracy, call, model, weight, images, labels):
-    """The accuracy of a small model that was left in training mode, and whether something was recorded."""
+    """Return the accuracy of a small model that was left in training mode, and whether something was recorded."""
     model = Small(weight).train()
     recorded = []
     model.register_forward_hook(lambda module, inputs, output: recorded.append(output.requires_grad))
@@ -100,7 +100,7 @@ def right_fit(images, labels):
     """Stands for any network that is good enough."""
 
 
-def reached(fit, images):
+def judge(fit, images):
     """ "at least 95 %", or a failure with the accuracy that was reached."""
     if fit is right_fit:
         return f"at least {ENOUGH:.0%}"
@@ -166,5 +166,5 @@ PARTS = [
         }),
         call=score,
     ),
-    Part("fit", right_fit, digits, ("the accuracy on new digits",), {}, call=reached, seconds=120),
+    Part("fit", right_fit, digits, ("the accuracy on new digits",), {}, call=judge, seconds=120),
 ]  # fmt: skip
