@@ -1,5 +1,6 @@
 """The reader's folder: which stages there are, their files, and the progress."""
 
+import ast
 import json
 import os
 import re
@@ -14,7 +15,7 @@ from typing import Any
 
 from minigrad.learn.checking import COLUMNS, Part, Report, replace_exit, run, time_limit
 
-# In the order of the course. Each is a file in stages/ (the reader's), solutions/ and checks/.
+# In the order of the course. Each is a file in stages/ and one in checks/.
 STAGES = (
     "tape", "broadcasting", "linear", "cross_entropy", "layer_norm", "bug_epsilon", "bug_gradient", "bug_parameters",
     "batch_norm", "rnn", "ln_lstm", "attention", "adamw", "training",
@@ -32,9 +33,24 @@ class Stage:
         self.file = f"{self.number:02}_{name}.py"
 
     @cached_property
+    def source(self) -> str:
+        """The text for the reader, and a solution; `minigrad.learn.stages` says what the marks in it mean."""
+        return (PACKAGE / "stages" / f"{self.name}.py").read_text(encoding="utf-8")
+
+    @cached_property
     def text(self) -> str:
         """The file that the reader gets."""
-        return (PACKAGE / "stages" / f"{self.name}.py").read_text(encoding="utf-8")
+        lines = self.source.splitlines(keepends=True)
+        nodes = [node for node in ast.walk(ast.parse(self.source)) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        for node in sorted(nodes, key=lambda node: -node.lineno):
+            first, end = node.lineno - 1, node.end_lineno
+            if lines[first].endswith("  # ours\n"):
+                del lines[first : (end or 0) + 2]
+            elif lines[first].endswith("  # yours\n"):
+                start = node.body[0].end_lineno if ast.get_docstring(node) else node.lineno
+                lines[start:end] = [" " * (node.col_offset + 4) + "raise NotImplementedError\n"]
+        text = re.sub(r"((?: *# bug: .*\n)+).*\n", lambda bug: bug[1].replace("# bug: ", ""), "".join(lines))
+        return text.replace("  # yours\n", "\n")
 
     @property
     def title(self) -> str:
@@ -42,7 +58,8 @@ class Stage:
 
     @property
     def solution(self) -> str:
-        return (PACKAGE / "solutions" / f"{self.name}.py").read_text(encoding="utf-8")
+        code = self.source.partition('\n"""\n')[2].lstrip()
+        return re.sub(r"  # y?ours$| *# bug: .*\n", "", code, flags=re.M)
 
     @cached_property
     def check(self) -> ModuleType:

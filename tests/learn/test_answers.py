@@ -11,9 +11,9 @@ import minigrad as mg
 from minigrad import nn, optim
 from minigrad.learn import checking
 from minigrad.learn.course import STAGES, Stage
-from minigrad.learn.solutions import ln_lstm
+from minigrad.learn.stages import ln_lstm
 
-SOLUTIONS = {name: import_module(f"minigrad.learn.solutions.{name}") for name in STAGES}
+SOLUTIONS = {name: import_module(f"minigrad.learn.stages.{name}") for name in STAGES}
 MISTAKES = [
     pytest.param(name, part.name, message, answer, id=f"{name}-{part.name}-{i}")
     for name in STAGES

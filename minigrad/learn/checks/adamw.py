@@ -5,7 +5,7 @@ import numpy as np
 import minigrad as mg
 from minigrad import optim
 from minigrad.learn.checking import Failure, Part, mistakes
-from minigrad.learn.solutions.adamw import adamw
+from minigrad.learn.stages.adamw import adamw
 
 HINTS = (
     "Four lines for m, v, m^ and v^, as in the text. The m and v that you return are those without the correction.",

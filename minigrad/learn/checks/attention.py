@@ -3,7 +3,7 @@
 import numpy as np
 
 from minigrad.learn.checking import Part, gradients, mistakes
-from minigrad.learn.solutions.attention import attention, attention_backward
+from minigrad.learn.stages.attention import attention, attention_backward
 from minigrad.nn import functional as F
 
 HINTS = (

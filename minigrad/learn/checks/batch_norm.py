@@ -3,7 +3,7 @@
 import minigrad as mg
 from minigrad.learn.checking import Part, gradients, mistakes
 from minigrad.learn.checks.layer_norm import FAR
-from minigrad.learn.solutions.batch_norm import batch_norm, batch_norm_backward
+from minigrad.learn.stages.batch_norm import batch_norm, batch_norm_backward
 from minigrad.nn import functional as F
 
 HINTS = (

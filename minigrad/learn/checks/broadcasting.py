@@ -3,7 +3,7 @@
 import numpy as np
 
 from minigrad.learn.checking import Part, gradients, mistakes
-from minigrad.learn.solutions.broadcasting import multiply_backward
+from minigrad.learn.stages.broadcasting import multiply_backward
 
 HINTS = (
     "Without broadcasting: dy/da = b, so the gradient of a is g * b, element by element.",

@@ -4,7 +4,7 @@ import numpy as np
 
 from minigrad.learn.checking import Part, mistakes
 from minigrad.learn.checks.layer_norm import right
-from minigrad.learn.solutions.bug_epsilon import layer_norm
+from minigrad.learn.stages.bug_epsilon import layer_norm
 
 HINTS = (
     "The derivative of sqrt(v) is 1 / (2 sqrt(v)). What is it at v = 0?",

@@ -2,7 +2,7 @@
 
 from minigrad.learn.checking import Part, mistakes
 from minigrad.learn.checks.layer_norm import cases, right
-from minigrad.learn.solutions.bug_gradient import layer_norm
+from minigrad.learn.stages.bug_gradient import layer_norm
 
 HINTS = (
     """mg.tensor(...) of an array makes a new tensor without a history. The tape has not seen what led from x to this

@@ -3,7 +3,7 @@
 import minigrad as mg
 from minigrad import nn, optim
 from minigrad.learn.checking import Failure, Part, mistakes
-from minigrad.learn.solutions.bug_parameters import LayerNorm
+from minigrad.learn.stages.bug_parameters import LayerNorm
 
 HINTS = (
     "Print list(LayerNorm(3).parameters()). The optimizer trains what it yields.",

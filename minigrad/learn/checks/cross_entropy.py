@@ -4,7 +4,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.learn.checking import Part, gradients, mistakes
-from minigrad.learn.solutions.cross_entropy import cross_entropy, cross_entropy_backward
+from minigrad.learn.stages.cross_entropy import cross_entropy, cross_entropy_backward
 
 HINTS = (
     "log p_j = z_j - log(sum_k exp(z_k)). Nothing has to be divided.",

@@ -2,7 +2,7 @@
 
 import minigrad as mg
 from minigrad.learn.checking import Part, mistakes
-from minigrad.learn.solutions.layer_norm import layer_norm, layer_norm_backward
+from minigrad.learn.stages.layer_norm import layer_norm, layer_norm_backward
 
 HINTS = (
     """Keep the axis that you average over: x.mean(axis=-1, keepdims=True) has the shape (..., 1), so it can be subtracted
@@ -79,7 +79,7 @@ PARTS = [
             "weight has an effect, but bias has none: y = n * weight + bias.": {"n * weight + bias": "n * weight"},
             "y is n * (weight + bias). The bias is added after the product.": {"n * weight + bias": "n * (weight + bias)"},
             """The value is right, but the mean and the variance are cut off from the tape. They depend on x, and their
-            gradients are part of its gradient.""": {AT_LAST: f"{AT_LAST}.detach()"},
+            gradients are part of that of x.""": {AT_LAST: f"{AT_LAST}.detach()"},
         }),
         order=1,
     ),

@@ -1,7 +1,7 @@
 """The linear layer's backward pass: two products and a sum."""
 
 from minigrad.learn.checking import Part, gradients, mistakes
-from minigrad.learn.solutions.linear import linear_backward
+from minigrad.learn.stages.linear import linear_backward
 
 HINTS = (
     "For one row: y_o = sum over i of w_oi x_i, plus b_o. So x_i gets w_oi g_o from every output o. As a product: g @ w.",
@@ -30,7 +30,7 @@ PARTS = [
         mistakes(linear_backward, {
             "If w is square, your product uses its transpose: y = x w^T, so the gradient of x is g w, without one.":
                 {"g @ w": "(g @ w.T if len(w) == w.shape[1] else g @ w)"},
-            """The shapes of g and w do not fit: g @ w.T multiplies the last axis of g by another axis of w. y = x w^T, so the gradient
+            """The shapes of g and w do not fit: g @ w.T has another axis of w next to that of g. y = x w^T, so the gradient
             of x is g @ w.""": {"g @ w": "g @ w.T"},
             """The shapes of g and x do not fit: .T reverses all axes. With more axes in front, make them one: g.reshape(-1,
             g.shape[-1]), and x likewise.""": {OF_W: "g.T @ x"},

@@ -2,7 +2,7 @@
 
 import minigrad as mg
 from minigrad.learn.checking import Part, gradients, mistakes
-from minigrad.learn.solutions.ln_lstm import EPS, step, step_backward
+from minigrad.learn.stages.ln_lstm import EPS, step, step_backward
 
 HINTS = (
     "np.split(a, 4, axis=-1) gives the four blocks. i, f and o go through sigmoid, g through tanh.",

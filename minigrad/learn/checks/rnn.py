@@ -2,7 +2,7 @@
 
 import minigrad as mg
 from minigrad.learn.checking import Part, gradients, mistakes
-from minigrad.learn.solutions.rnn import rnn, rnn_backward
+from minigrad.learn.stages.rnn import rnn, rnn_backward
 
 HINTS = (
     "Forward: a loop over t with one variable h; collect the states in a list, and np.stack it.",

@@ -4,7 +4,7 @@ import inspect
 
 import minigrad as mg
 from minigrad.learn.checking import Failure, Part, mistakes
-from minigrad.learn.solutions.tape import Value
+from minigrad.learn.stages.tape import Value
 
 HINTS = (
     """The partial of y = a * b with respect to a is b.data, and the other way round. They are plain numbers. Treat a number

@@ -3,7 +3,7 @@
 import minigrad as mg
 from minigrad import data, nn, optim
 from minigrad.learn.checking import Failure, Part, mistakes
-from minigrad.learn.solutions import training as solution
+from minigrad.learn.stages import training as solution
 
 HINTS = (
     """The order in one batch: optimizer.zero_grad(), loss = F.cross_entropy(model(images), labels), loss.backward(),

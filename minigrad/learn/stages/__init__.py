@@ -1,1 +1,5 @@
-"""The files that the reader gets, copied as they are."""
+"""The stages of the course: a text for the reader, and a solution, which becomes the reader's file.
+
+There, functions marked `# yours` have no body, definitions marked `# ours` are missing, and lines that begin with
+`# bug:` take the place of the line after them.
+"""

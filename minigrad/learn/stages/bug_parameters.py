@@ -17,8 +17,10 @@ class LayerNorm(nn.Module):
         super().__init__()
         self.width = width
         self.eps = eps
-        self.weight = mg.ones(width, dtype="float64", requires_grad=True)
-        self.bias = mg.zeros(width, dtype="float64", requires_grad=True)
+        # bug: self.weight = mg.ones(width, dtype="float64", requires_grad=True)
+        self.weight = nn.Parameter(mg.ones(width, dtype="float64"))
+        # bug: self.bias = mg.zeros(width, dtype="float64", requires_grad=True)
+        self.bias = nn.Parameter(mg.zeros(width, dtype="float64"))
 
     def forward(self, x):
         return mg.layer_norm(x, self.width, self.weight, self.bias, self.eps)

@@ -22,9 +22,14 @@ NumPy arrays in, NumPy arrays out.
 import numpy as np
 
 
-def cross_entropy(logits, labels):
-    raise NotImplementedError
+def cross_entropy(logits, labels):  # yours
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return -log_p[np.arange(len(labels)), labels].mean()
 
 
-def cross_entropy_backward(g, logits, labels):
-    raise NotImplementedError
+def cross_entropy_backward(g, logits, labels):  # yours
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    p[np.arange(len(labels)), labels] -= 1
+    return g * p / len(labels)

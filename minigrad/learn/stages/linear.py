@@ -16,6 +16,7 @@ NumPy arrays in, NumPy arrays out, float64.
 import numpy as np
 
 
-def linear_backward(g, x, w):
+def linear_backward(g, x, w):  # yours
     """The gradients of x, w and b."""
-    raise NotImplementedError
+    rows = g.reshape(-1, g.shape[-1])  # all axes in front as one
+    return g @ w, rows.T @ x.reshape(-1, x.shape[-1]), rows.sum(axis=0)

@@ -44,11 +44,25 @@ class Value:
         other = other if isinstance(other, Value) else Value(other)
         return Value(self.data + other.data, (self, other), (1.0, 1.0))
 
-    def __mul__(self, other):
-        raise NotImplementedError
+    def __mul__(self, other):  # yours
+        other = other if isinstance(other, Value) else Value(other)
+        return Value(self.data * other.data, (self, other), (other.data, self.data))
 
-    def tanh(self):
-        raise NotImplementedError
+    def tanh(self):  # yours
+        y = math.tanh(self.data)
+        return Value(y, (self,), (1 - y * y,))
 
-    def backward(self):
-        raise NotImplementedError
+    def backward(self):  # yours
+        reached, stack = {self}, [self]
+        while stack:
+            for x in stack.pop().inputs:
+                if x not in reached:
+                    reached.add(x)
+                    stack.append(x)
+        self.grad = 1.0
+        # A value is newer than its inputs: from the newest to the oldest, all contributions arrive in time.
+        for y in sorted(reached, key=lambda value: value.number, reverse=True):
+            for x, partial in zip(y.inputs, y.partials):
+                x.grad += y.grad * partial
+            if y.inputs:
+                y.grad = 0.0

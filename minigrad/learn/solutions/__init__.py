@@ -1,1 +1,0 @@
-"""A solution of every stage."""
