@@ -6,7 +6,7 @@ import html
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -225,7 +225,6 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
                 numbers[id(x)] = tensors.add(describe(x))
         kept = [numbers[id(x)] for x in saved]
         read = dict(zip(row["saved_inputs"], kept, strict=False))
-        arrived = seen.grads.get(sequence)
         cell = next((option for option in kept_options[sequence] if isinstance(option, Cell)), None)
         equation: Op | Equation = ops[sequence]
         if cell is not None and not row["function"]:
@@ -241,8 +240,8 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
             "routes": row["outputs"],
             "shape": list(row["shape"]),
             "dtype": str(row["dtype"]),
-            "outs": None if values is None else [tensors.add(value) for value in values],
-            "grads": None if arrived is None else [None if g is None else tensors.add(g) for g in arrived],
+            "outs": tensors.add_all(values),
+            "grads": tensors.add_all(seen.grads.get(sequence)),
             "saved": kept,
             "read": [read.get(i) for i in range(len(row["inputs"]))],
             "saved_bytes": row["saved_bytes"],
@@ -286,12 +285,10 @@ def entries_inside(
         return start + len(found) - 1
 
     def add_row(row: dict[str, Any], **more: Any) -> None:
-        grads = layer.grads(row["sequence"])
         place[row["index"]] = add(
             op=row["op"], leaf=row["sequence"] < 0, inputs=[place.get(i) for i in row["inputs"]],
             routes=row["outputs"], read=[None] * len(row["inputs"]), shape=list(row["shape"]),
-            outs=[tensors.add(value) for value in layer.values(row["sequence"])],
-            grads=None if grads is None else [None if g is None else tensors.add(g) for g in grads],
+            outs=tensors.add_all(layer.values(row["sequence"])), grads=tensors.add_all(layer.grads(row["sequence"])),
             equation=equations.add(layer.ops[row["sequence"]]), **more,
         )  # fmt: skip
 
@@ -335,6 +332,10 @@ class Table:
             self._numbers[key] = len(self.rows)
             self.rows.append(self._make(thing))
         return self._numbers[key]
+
+    def add_all(self, things: Iterable[Any] | None) -> list[int | None] | None:
+        """Return the numbers of things, None for those that are None, and None if there are no things."""
+        return None if things is None else [None if thing is None else self.add(thing) for thing in things]
 
 
 def equation_row(equation: Op | Equation) -> dict[str, Any]:
