@@ -140,7 +140,7 @@ debug: $(VENV)/built $(VENV)/test-all
 
 # What differs between compilers is which products and sums they fuse, and so the bits of a result.
 clang: CLANG = clang++
-clang: INVARIANCES = tests/facts/test_invariance.py tests/facts/test_batches.py tests/ops/test_batch_norm_ops.py \
+clang: INVARIANCES = tests/facts/test_invariance.py tests/facts/test_batches.py tests/ops/test_norm.py tests/ops/test_batch_norm_ops.py \
 	tests/engine/test_threads.py::test_same_bits_for_any_number_of_threads
 clang: $(VENV)/built $(VENV)/test-all
 	CXX="$(CLANG) -Werror" $(IN)/python setup.py -q build --build-lib build/clang/lib

@@ -1,246 +1,217 @@
-"""Layer normalization: the table, the digits that must survive, and every number of rows."""
+"""Normalization: the table, what a row depends on, what the kinds have in common, and errors."""
 
 import math
 
 import numpy as np
 import pytest
-from checks import Suite, array, litter, refuses, tensor
-from table.norms import NORM, layer_norm
+from checks import Suite, array, equals, refuses, tensor
+from norms import NORMS, draw, run
+from table.norms import NORM
 
 import minigrad as mg
+from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
 
 
 class TestTable(Suite):
     ops = NORM
 
 
-def gradients(x, weight, g, eps):
-    """Return the gradients of the paper's formula in float64, for rows."""
-    n = x.shape[-1]
-    centered = x - x.mean(-1, keepdims=True)
-    r = 1 / np.sqrt((centered**2).mean(-1, keepdims=True) + eps)
-    hat, h = centered * r, g * weight
-    dx = r * (h - h.mean(-1, keepdims=True) - hat * (h * hat).mean(-1, keepdims=True))
-    return dx, (g * hat).reshape(-1, n).sum(0), g.reshape(-1, n).sum(0)
+# ── independence ──────────────────────────────────────────────────────────────────────────────────
 
 
-def check(a, device, rng, eps=1e-5, ulps=16):
-    """Check the result and gradients in a's dtype against float64; tolerances scale with 1/σ, like the gradient."""
-    unit = np.finfo(a.dtype).eps
-    n = a.shape[-1]
-    weight, bias, g = (rng.standard_normal(s).astype(a.dtype) for s in ((n,), (n,), a.shape))
-    wide = a.astype(np.float64)
-    x, w, b = (tensor(v, device, True) for v in (a, weight, bias))
-    litter(device)
-    y = mg.layer_norm(x, n, w, b, eps)
-    exact = layer_norm(wide, weight.astype(np.float64), bias.astype(np.float64), normalized_shape=n, eps=eps)
-    np.testing.assert_allclose(array(y), exact, rtol=0, atol=ulps * unit * max(np.abs(exact).max(initial=0), 1))
-    dx, dw, db = mg.grad(y, [x, w, b], tensor(g, device))
-    exact_dx, exact_dw, exact_db = gradients(wide, weight.astype(np.float64), g.astype(np.float64), eps)
-    scale = np.abs(exact_dx).max(initial=0) + 1 / np.sqrt(wide.var(-1).min(initial=1) + eps)
-    np.testing.assert_allclose(array(dx), exact_dx, rtol=0, atol=ulps * unit * scale)
-    rows = max(a.size // max(n, 1), 1)
-    for ours, exact in ((dw, exact_dw), (db, exact_db)):
-        np.testing.assert_allclose(
-            array(ours), exact, rtol=0, atol=ulps * unit * (4 * math.sqrt(rows) + np.abs(exact).max(initial=0))
-        )
+def same(found, expected):
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
-# ── digits ────────────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("name, shape", [
+    ("layer_norm", (131, 3)), ("layer_norm", (131, 16)), ("layer_norm", (131, 100)), ("layer_norm", (131, 769)), ("rms_norm", (37, 24)),
+    ("group_norm", (37, 24)), ("group_norm", (37, 4, 5, 5)), ("group_norm", (37, 64, 8, 9)), ("group_norm", (37, 1200, 2)),
+    ("instance_norm", (37, 4, 25)), ("instance_norm", (37, 4, 33, 34)),
+    ("batch_norm in evaluation", (131, 600)), ("batch_norm in evaluation", (9, 5, 70)),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_samples_do_not_depend_on_each_other(name, shape, dtype, device, rng):
+    """A sample has the same bits of y and dx alone, at any position in any batch, and next to NaN and infinity."""
+    norm, n = NORMS[name], shape[0]
+    x, w, b, g = draw(norm, shape, rng, dtype)
+    together = run(norm, x, w, b, g, device)[:2]
+    for rows in ([7], [n - 1], slice(1, None), slice(3, 64), [7, 7, 7], list(range(n - 1, -1, -1))):
+        same(run(norm, x[rows], w, b, g[rows], device)[:2], [all_[rows] for all_ in together])
+    x[5].flat[0], x[6].flat[0] = np.nan, np.inf
+    found = run(norm, x, w, b, g, device)[:2]
+    assert norm.given or np.isnan([ours[row].flat[0] for ours in found for row in (5, 6)]).all()
+    same(*([np.delete(values, [5, 6], 0) for values in each] for each in (found, together)))
 
 
-@pytest.mark.parametrize("width", [5, 64, 768, 1001])
-def test_mean_of_10000_over_spread_of_1(width, device, rng):
-    """float32 keeps the digits of its inputs; a one-pass formula with squares would lose all of them."""
-    a = (rng.standard_normal((37, width)) + 1e4).astype(np.float32)
-    check(a, device, rng)
-    exact = layer_norm(a.astype(np.float64), normalized_shape=width)
-    mean = a.mean(-1, keepdims=True, dtype=np.float32)
-    one_pass = (a - mean) / np.sqrt(np.abs((a * a).mean(-1, keepdims=True, dtype=np.float32) - mean * mean) + 1e-5)
-    assert np.abs(one_pass - exact).max() > 0.1
+@pytest.mark.parametrize("name, shape", [
+    ("layer_norm", (3000, 65)), ("rms_norm", (2000, 24)), ("group_norm", (2000, 24)), ("group_norm", (300, 4, 5, 5)),
+    ("group_norm", (300, 64, 8, 9)), ("group_norm", (300, 1200, 2)), ("instance_norm", (300, 4, 25)), ("instance_norm", (300, 4, 33, 34)),
+    ("batch_norm", (3001, 65)), ("batch_norm", (3001, 650)), ("batch_norm", (8400, 528)), ("batch_norm", (200, 20, 40)),
+    ("batch_norm", (50, 30, 20, 20)),
+])  # fmt: skip
+def test_threads_change_nothing(name, shape, device, rng):
+    """The split of the sums over rows depends on the shape alone."""
+    inputs, threads, found = draw(NORMS[name], shape, rng), mg.get_num_threads(), []
+    try:
+        for count in (1, 2, 3):
+            mg.set_num_threads(count)
+            found.append([v for v in run(NORMS[name], *inputs, device) if v is not None])
+    finally:
+        mg.set_num_threads(threads)
+    same(found[1], found[0])
+    same(found[2], found[0])
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3, 1e6])
-def test_scales(scale, device, rng):
-    a = (scale * rng.standard_normal((9, 33))).astype(np.float32)
-    check(a, device, rng, ulps=64)
-    check(a.astype(np.float64), device, rng, ulps=64)
+@pytest.mark.parametrize("name, shape", [
+    ("layer_norm", (4200, 1024)), ("layer_norm", (4400, 1001)),  # the latter's rows do not fill whole registers
+    ("rms_norm", (4200, 1024)), ("group_norm", (140, 4, 8192)),
+])  # fmt: skip
+def test_outputs_that_bypass_the_cache(name, shape, device, rng):
+    """Each row has the same bits as alone, for outputs of more than 16 MiB and their gradients."""
+    norm = NORMS[name]
+    x, w, b, g = draw(norm, shape, rng)
+    y, dx = run(norm, x, w, b, g, device)[:2]
+    assert y.nbytes > 16 << 20
+    for r in (0, 1, 33, shape[0] - 1):
+        same(run(norm, x[r : r + 1], w, b, g[r : r + 1], device)[:2], [y[r : r + 1], dx[r : r + 1]])
+    wide = [None if v is None else tensor(v.astype(np.float64), device) for v in (x, w, b)]
+    np.testing.assert_allclose(y, array(norm.op(*wide)), rtol=0, atol=2e-5)
 
 
-def test_the_misprinted_formula_would_be_noticed(device, rng):
-    """(x - μ) / (σ² + √ε), a misprint of the paper, fails the checks that ours passes."""
-    a = rng.standard_normal((9, 33)) * 0.1
+@pytest.mark.parametrize("name, shape", [
+    ("layer_norm", (9, 256)), ("rms_norm", (3, 1024)), ("group_norm", (5, 4, 8, 8)), ("group_norm", (9, 64)),
+    ("batch_norm", (5, 4, 8, 8)), ("batch_norm", (700, 36)),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_addresses_change_nothing(name, shape, dtype, device, rng):
+    """Memory that is not aligned to registers, or to 16 bytes, gives the same bits."""
 
-    def printed(x, eps):
-        return (x - x.mean(-1, keepdims=True)) / (x.var(-1, keepdims=True) + math.sqrt(eps))
+    def beside(values):
+        """Return the values at an offset of one element from the start of the memory."""
+        base = tensor(np.concatenate([np.zeros(1, dtype), values.ravel()]), device)
+        return base[1:].reshape(values.shape).requires_grad_()
 
-    for eps in (1e-5, 1e-12):
-        exact = layer_norm(a, normalized_shape=33, eps=eps)
-        np.testing.assert_allclose(array(mg.layer_norm(tensor(a, device), 33, eps=eps)), exact, rtol=1e-12, atol=1e-13)
-        with pytest.raises(AssertionError, match="Not equal"):
-            np.testing.assert_allclose(printed(a, eps), exact, rtol=1e-12, atol=1e-13)
-    outside = (a - a.mean(-1, keepdims=True)) / (a.std(-1, keepdims=True) + 1e-5)
-    with pytest.raises(AssertionError, match="Not equal"):
-        np.testing.assert_allclose(outside, layer_norm(a, normalized_shape=33), rtol=1e-12, atol=1e-13)
+    values = draw(NORMS[name], shape, rng, dtype)
+    shifted = [None if v is None else beside(v) for v in values]
+    found, expected = (run(NORMS[name], *each, device) for each in ([*shifted[:3], shifted[3].detach()], values))
+    same([v for v in found if v is not None], [v for v in expected if v is not None])
+
+
+# ── what the kinds have in common ─────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", [name for name, norm in NORMS.items() if not norm.given])
+def test_what_normalization_does_not_see(name, device, rng):
+    """Shifting and scaling a row changes nothing, so dx is orthogonal to ones and to x̂; RMS sees the shift."""
+    norm = NORMS[name]
+    x, _, _, g = draw(norm, (3, 4, 10), rng, "float64")
+    y, dx = run(norm, x, None, None, g, device, eps=0.0)[:2]
+    other = run(norm, 3 * x + 7 * norm.centered, None, None, g, device, eps=0.0)
+    np.testing.assert_allclose(other[0], y, rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(other[1], dx / 3, rtol=1e-10, atol=1e-11)
+    y, dx = norm.to_rows(y), norm.to_rows(dx)
+    np.testing.assert_allclose((dx * y).sum(1), 0, atol=1e-12)
+    np.testing.assert_allclose((y * y).mean(1), 1, rtol=1e-13)
+    for values in (dx, y):
+        assert (np.abs(values.sum(1)).max() < 1e-12) == norm.centered
 
 
 def test_eps_is_a_variance(device):
     """Rows of ±1 have variance 1: y = ±1/√(1 + ε), for any ε."""
-    x = tensor(np.array([[1.0, -1.0, 1.0, -1.0]]), device)
+    signs = np.array([[1.0, -1.0, 1.0, -1.0]])
     for eps in (0.0, 1e-5, 1.0, 3.0):
-        np.testing.assert_allclose(
-            array(mg.layer_norm(x, 4, eps=eps)), [[(1 + eps) ** -0.5 * s for s in (1, -1, 1, -1)]], rtol=1e-14
-        )
+        for name in ("layer_norm", "rms_norm"):
+            y = NORMS[name].op(tensor(signs, device), None, None, eps)
+            np.testing.assert_allclose(array(y), signs * (1 + eps) ** -0.5, rtol=1e-14)
 
 
-# ── rows and widths ───────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("rows", [0, 1, 2, 3, 31, 63, 64, 65, 127, 129, 65_537])
-@pytest.mark.parametrize("width", [3, 17])
-def test_rows(rows, width, device, rng):
-    """None, one, and more than 65,536, with a gradient for each parameter that sums over them all."""
-    check(rng.standard_normal((rows, width)).astype(np.float32), device, rng)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_widths(dtype, device, rng):
-    for width in (1, 2, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 65, 100, 127, 129, 256, 513, 1000):
-        check(rng.standard_normal((5, width)).astype(dtype), device, rng, eps=1e-2)
-
-
-def test_wide_rows(device, rng):
-    check(rng.standard_normal((2, 70_001)).astype(np.float32), device, rng)
+def test_kinds_are_one_another(device, rng):
+    """Without parameters one group is layer_norm, and groups of one channel are instance_norm."""
+    x = tensor(rng.standard_normal((3, 4, 5, 2)), device)
+    np.testing.assert_allclose(array(mg.group_norm(x, 1)), array(mg.layer_norm(x, (4, 5, 2))), rtol=1e-12, atol=1e-13)
+    equals(mg.group_norm(x, 4), array(mg.instance_norm(x)))
+    weight = tensor(rng.standard_normal(4), device)
+    per_element = array(mg.layer_norm(x, (4, 5, 2), mg.broadcast_to(weight.reshape((4, 1, 1)), (4, 5, 2))))
+    np.testing.assert_allclose(array(mg.group_norm(x, 1, weight)), per_element, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("eps", [1e-5, 1e-12])
-@pytest.mark.parametrize("norm", ["layer", "group"])
-def test_the_gradient_of_a_row_of_one_is_zero(norm, eps, dtype, device, rng):
-    """1/√ε does not amplify rounding errors: h minus its mean is 0."""
-    a, g = (rng.standard_normal((50, 6)).astype(dtype) for _ in range(2))
-    x = tensor(a if norm == "group" else a.reshape(-1, 1), device, True)
-    y = mg.group_norm(x, 6, eps=eps) if norm == "group" else mg.layer_norm(x, 1, eps=eps)
-    (dx,) = mg.grad(y, [x], tensor(g.reshape(x.shape), device))
-    np.testing.assert_array_equal(array(dx), 0)
-
-
-def test_width_one(device):
-    """No information about x is left: y is the bias, exactly, and dx is 0."""
-    x = tensor(np.array([[3.0], [-7.0]], np.float32), device, True)
-    w, b = tensor(np.array([2.0], np.float32), device, True), tensor(np.array([5.0], np.float32), device, True)
-    y = mg.layer_norm(x, 1, w, b)
-    assert y.tolist() == [[5.0], [5.0]]
-    dx, dw, db = mg.grad(y, [x, w, b], tensor(np.array([[2.0], [3.0]], np.float32), device))
-    np.testing.assert_allclose(array(dx), 0, atol=2**-24 * 6 / math.sqrt(1e-5))  # a difference of two of that size
-    assert dw.tolist() == [0.0]
-    assert db.tolist() == [5.0]
-
-
-@pytest.mark.parametrize("value", [0.0, 0.1, -3.0, 1e4, 1e30])
-@pytest.mark.parametrize("create_graph", [False, True])
-def test_constant_rows(value, create_graph, device, rng):
-    """h = 0 and padding: y is the bias, exactly; dx = (g - mean g)/√ε, finite."""
-    g = rng.standard_normal((4, 33)).astype(np.float32)
-    weight, bias = (rng.standard_normal(33).astype(np.float32) for _ in range(2))
-    x = tensor(np.full((4, 33), value, np.float32), device, True)
-    w, b = tensor(weight, device, True), tensor(bias, device)
-    y = mg.layer_norm(x, 33, w, b)
-    np.testing.assert_array_equal(array(y), np.broadcast_to(bias, (4, 33)))
-    dx, dw = mg.grad(y, [x, w], tensor(g, device), create_graph=create_graph)
-    h = g.astype(np.float64) * weight
-    np.testing.assert_allclose(array(dx), (h - h.mean(1, keepdims=True)) / math.sqrt(1e-5), rtol=1e-4, atol=2e-3)
-    np.testing.assert_array_equal(array(dw), 0)
-
-
-# ── independence ──────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("width", [3, 16, 100, 769])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_rows_do_not_depend_on_each_other(width, dtype, device, rng):
-    """A row has the same bits of y and dx alone, at any position in any batch, and next to NaN."""
-    a, g = (rng.standard_normal((131, width)).astype(dtype) for _ in range(2))
-    w, b = (tensor(rng.standard_normal(width).astype(dtype), device) for _ in range(2))
-
-    def run(rows):
-        x = tensor(a[rows], device, True)
-        y = mg.layer_norm(x, width, w, b)
-        return array(y), array(mg.grad(y, x, tensor(g[rows], device)))
-
-    together = run(slice(None))
-    for rows in ([7], [130], slice(1, None), slice(3, 64), [7, 7, 7], list(range(130, -1, -1))):
-        for ours, all_ in zip(run(rows), together, strict=True):
-            np.testing.assert_array_equal(ours, all_[rows])
-    a[5] = np.nan
-    for ours, all_ in zip(run(slice(None)), together, strict=True):
-        assert np.isnan(ours[5]).all()
-        np.testing.assert_array_equal(np.delete(ours, 5, 0), np.delete(all_, 5, 0))
-
-
-def test_threads_change_nothing(device, rng):
-    """The split of the sums over rows depends on the number of rows alone."""
-    a, g = (tensor(rng.standard_normal((3000, 65)).astype(np.float32), device) for _ in range(2))
-    threads, found = mg.get_num_threads(), []
-    try:
-        for count in (1, 2, 3):
-            mg.set_num_threads(count)
-            x, w, b = (
-                a.detach().requires_grad_(),
-                mg.ones(65, device=device, requires_grad=True),
-                mg.zeros(65, device=device, requires_grad=True),
-            )
-            y = mg.layer_norm(x, 65, w, b)
-            found.append([array(v).copy() for v in (y, *mg.grad(y, [x, w, b], g))])
-    finally:
-        mg.set_num_threads(threads)
-    for other in found[1:]:
-        for ours, expected in zip(other, found[0], strict=True):
-            np.testing.assert_array_equal(ours, expected)
-
-
-def test_what_normalization_does_not_see(device, rng):
-    """Shifting and scaling a row changes nothing, so dx is orthogonal to ones and to x̂."""
-    a = rng.standard_normal((8, 50))
-    x = tensor(a, device, True)
-    y = mg.layer_norm(x, 50, eps=0.0)
-    np.testing.assert_allclose(
-        array(y), array(mg.layer_norm(tensor(3 * a + 7, device), 50, eps=0.0)), rtol=1e-10, atol=1e-11
-    )
-    np.testing.assert_allclose(array(y).mean(1), 0, atol=1e-14)
-    np.testing.assert_allclose(array(y).var(1), 1, rtol=1e-13)
-    dx = array(mg.grad(y, x, tensor(rng.standard_normal((8, 50)), device)))
-    np.testing.assert_allclose(dx.sum(1), 0, atol=1e-12)
-    np.testing.assert_allclose((dx * array(y)).sum(1), 0, atol=1e-12)
-
-
-def test_the_axes_of_a_shape(device, rng):
-    """(C, H, W) normalizes all three axes; non-contiguous layouts are read correctly."""
-    a = rng.standard_normal((2, 3, 4, 5))
-    w = rng.standard_normal((3, 4, 5))
-    np.testing.assert_allclose(
-        array(mg.layer_norm(tensor(a, device), (3, 4, 5), tensor(w, device))),
-        layer_norm(a, w, normalized_shape=(3, 4, 5)),
-        rtol=1e-12,
-    )
-    np.testing.assert_allclose(
-        array(mg.layer_norm(tensor(a, device).T, 2)), layer_norm(a.T, normalized_shape=2), rtol=1e-9
-    )
+def test_one_group_of_single_elements_is_layer_norm(dtype, device, rng):
+    """Bit for bit: then both have one weight and one bias per element."""
+    layer = NORMS["layer_norm"]
+    group = layer._replace(op=lambda x, w, b, eps: mg.group_norm(x, 1, w, b, eps))
+    values = draw(layer, (150, 24), rng, dtype)
+    same(*(run(norm, *values, device) for norm in (group, layer)))
 
 
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_arguments_of_another_kind(device):
+    x = mg.ones((2, 4, 3), device=device)
+    for eps in (None, "1e-5", [1e-5]):
+        for name, norm in NORMS.items():
+            wrong = "x" if (name, eps) == ("rms_norm", None) else eps  # rms_norm takes None
+            refuses(
+                TypeError,
+                name.split()[0],
+                ["number eps", repr(wrong)],
+                lambda x, n=norm, e=wrong: n.op(x, None, None, e),
+                x,
+            )
+    for shape in (3.0, "3", None, (4, 3.0), ("4",), {4: 3}):
+        refuses(TypeError, "layer_norm", ["normalized_shape", repr(shape)], mg.layer_norm, x, shape)
+        refuses(TypeError, "rms_norm", ["normalized_shape", repr(shape)], mg.rms_norm, x, shape)
+    assert mg.layer_norm(x, [np.int64(4), 3], eps=np.float32(0.5)).shape == x.shape
+
+
 def test_errors(device):
-    x, w = mg.ones((2, 3, 4), device=device), mg.ones(4, device=device)
-    refuses(ValueError, "layer_norm", ["(..., 5)", "(2, 3, 4)"], mg.layer_norm, x, 5)
-    refuses(ValueError, "layer_norm", ["(..., 2, 4)", "(2, 3, 4)"], mg.layer_norm, x, (2, 4))
-    refuses(ValueError, "layer_norm", "normalized_shape of at least one axis, got ()", mg.layer_norm, x, ())
-    refuses(ValueError, "layer_norm", "(2, 3, 4)", mg.layer_norm, x, (1, 2, 3, 4))
-    refuses(ValueError, "layer_norm", ["weight", "(3, 4)", "(4,)"], mg.layer_norm, x, (3, 4), w)
-    refuses(ValueError, "layer_norm", ["bias", "(4,)", "(3,)"], mg.layer_norm, x, 4, None, mg.ones(3, device=device))
-    refuses(ValueError, "layer_norm", "-1", mg.layer_norm, x, 4, None, None, -1.0)
-    refuses(ValueError, "layer_norm", "nan", mg.layer_norm, x, 4, None, None, math.nan)
-    refuses(TypeError, "layer_norm", ["weight", "float32", "float64"], mg.layer_norm, x, 4, w.astype("float64"))
-    refuses(TypeError, "layer_norm", "int64", mg.layer_norm, x.astype("int64"), 4)
-    refuses(TypeError, "layer_norm", "int64", mg.layer_norm, x, 4, w.astype("int64"))
+    x, w, three = mg.ones((2, 4, 3), device=device), mg.ones(4, device=device), mg.ones(3, device=device)
+    wide = w.astype("float64")
+    for op, f in (("layer_norm", mg.layer_norm), ("rms_norm", mg.rms_norm)):
+        refuses(ValueError, op, ["(..., 5)", "(2, 4, 3)"], f, x, 5)
+        refuses(ValueError, op, ["(..., 2, 3)", "(2, 4, 3)"], f, x, (2, 3))
+        refuses(ValueError, op, "(2, 4, 3)", f, x, (1, 2, 4, 3))
+        refuses(ValueError, op, "normalized_shape of at least one axis, got ()", f, x, ())
+        refuses(ValueError, op, ["weight", "(4, 3)", "(3,)"], f, x, (4, 3), three)
+        refuses(ValueError, op, "-1", f, x, 3, eps=-1.0)
+        refuses(TypeError, op, ["weight", "float32", "float64"], f, x, 3, three.astype("float64"))
+        refuses(TypeError, op, "int64", f, x.astype("int64"), 3)
+        refuses(TypeError, op, "int64", f, x, 3, three.astype("int64"))
+    refuses(ValueError, "layer_norm", ["bias", "(3,)", "(4,)"], mg.layer_norm, x, 3, None, w)
+    refuses(ValueError, "layer_norm", "nan", mg.layer_norm, x, 3, None, None, math.nan)
+    refuses(ValueError, "group_norm", ["4", "3"], mg.group_norm, x, 3)
+    refuses(ValueError, "group_norm", ["4", "0"], mg.group_norm, x, 0)
+    refuses(TypeError, "group_norm", "2.0", mg.group_norm, x, 2.0)
+    refuses(ValueError, "group_norm", "(4,)", mg.group_norm, w, 2)
+    refuses(ValueError, "group_norm", ["weight", "(4,)", "(3,)"], mg.group_norm, x, 2, three)
+    refuses(ValueError, "group_norm", ["bias", "(4,)", "(4, 1)"], mg.group_norm, x, 2, w, w[:, None])
+    refuses(ValueError, "group_norm", "nan", mg.group_norm, x, 2, w, w, math.nan)
+    refuses(TypeError, "group_norm", ["bias", "float32", "float64"], mg.group_norm, x, 2, w, wide)
+    refuses(TypeError, "group_norm", "int64", mg.group_norm, x.astype("int64"), 2)
+    refuses(ValueError, "instance_norm", ["three", "(2, 4)"], mg.instance_norm, x[:, :, 0])
+    refuses(
+        ValueError, "instance_norm", ["more than one value per channel", "(2, 4, 1)"], mg.instance_norm, x[:, :, :1]
+    )
+    refuses(ValueError, "instance_norm", ["weight", "(4,)", "(3,)"], mg.instance_norm, x, weight=three)
+    refuses(ValueError, "instance_norm", "-1", mg.instance_norm, x, eps=-1.0)
+
+
+def test_errors_of_batch_norm(device):
+    x, c, four = mg.ones((2, 3, 4), device=device), mg.ones(3, device=device), mg.ones(4, device=device)
+    for shape in ((1, 3), (1, 3, 1)):
+        parts = ["more than one value per channel in training", str(shape)]
+        refuses(ValueError, "batch_norm", parts, batch_norm_train, mg.ones(shape, device=device))
+    refuses(ValueError, "batch_norm", "(3,)", batch_norm_train, c)
+    refuses(ValueError, "batch_norm", ["weight", "(3,)", "(4,)"], batch_norm_train, x, four)
+    refuses(ValueError, "batch_norm", ["bias", "(3,)", "(3, 1)"], batch_norm_train, x, c, c.reshape((3, 1)))
+    refuses(ValueError, "batch_norm", "-1", batch_norm_train, x, c, c, -1.0)
+    refuses(TypeError, "batch_norm", ["weight", "float32", "float64"], batch_norm_train, x, c.astype("float64"))
+    refuses(TypeError, "batch_norm", "int64", batch_norm_train, x.astype("int64"))
+    refuses(ValueError, "batch_norm", "(3,)", batch_norm_eval, c, c, c)
+    refuses(ValueError, "batch_norm", ["mean", "(3,)", "(4,)"], batch_norm_eval, x, four, c)
+    refuses(ValueError, "batch_norm", ["var", "(3,)", "(2,)"], batch_norm_eval, x, c, c[:2])
+    refuses(TypeError, "batch_norm", ["var", "None"], batch_norm_eval, x, c, None)
+    refuses(TypeError, "batch_norm", ["mean", "float32", "float64"], batch_norm_eval, x, c.astype("float64"), c)
+    refuses(ValueError, "batch_norm", "nan", batch_norm_eval, x, c, c, None, None, math.nan)

@@ -3,22 +3,16 @@
 import numpy as np
 import pytest
 from checks import array, tensor
-from norms import NORMS, run
+from norms import NORMS, draw, run
 
 import minigrad as mg
 
 # shapes whose rows fill no register or several, or are processed in blocks
-SHAPES = {-1: [(37, 5), (9, 70), (40, 600)], 1: [(13, 4, 3), (9, 6, 40), (5, 4, 700), (70, 20)]}
+SHAPES = {-1: [(37, 5), (9, 70), (40, 600)], 1: [(13, 4, 3), (9, 6, 40), (5, 4, 700), (70, 20), (70, 300)]}
 CASES = [
     (name, shape)
     for name, norm in NORMS.items() for shape in SHAPES[norm.axis] if name != "instance_norm" or len(shape) > 2
 ]  # fmt: skip
-
-
-def draw(norm, shape, dtype, rng):
-    x, g = (rng.standard_normal(shape).astype(dtype) for _ in range(2))
-    w, b = (rng.standard_normal(shape[norm.axis]).astype(dtype) for _ in range(2))
-    return x, w, b if norm.shifts else None, g
 
 
 def touched(norm, shape, place):
@@ -36,7 +30,7 @@ def touched(norm, shape, place):
 def test_values_that_are_not_finite(name, shape, dtype, value, device, rng):
     """In x, NaN affects its whole row; all other elements of y, dx and dw, and all of db, keep their bits."""
     norm = NORMS[name]
-    x, w, b, g = draw(norm, shape, dtype, rng)
+    x, w, b, g = draw(norm, shape, rng, dtype)
     y, dx, dw, db = run(norm, x, w, b, g, device)
     place = tuple(n // 2 for n in shape)
     x[place] = value
@@ -62,7 +56,7 @@ def test_values_that_are_not_finite(name, shape, dtype, value, device, rng):
 def test_cotangents_that_are_not_finite(name, shape, dtype, value, device, rng):
     """dx of other rows and the gradients of other parameters keep their bits."""
     norm = NORMS[name]
-    x, w, b, g = draw(norm, shape, dtype, rng)
+    x, w, b, g = draw(norm, shape, rng, dtype)
     _, dx, dw, db = run(norm, x, w, b, g, device)
     place = tuple(n // 2 for n in shape)
     g[place] = value
@@ -84,7 +78,7 @@ def test_cotangents_that_are_not_finite(name, shape, dtype, value, device, rng):
 def test_squares_that_overflow_in_float32(name, shape, size, device, rng):
     """As the docstrings say: from 1e17 on, the row becomes the bias, and only the bias has a gradient."""
     norm = NORMS[name]
-    x, w, b, g = draw(norm, shape, "float32", rng)
+    x, w, b, g = draw(norm, shape, rng, "float32")
     row, parameters, _ = touched(norm, shape, tuple(n // 2 for n in shape))
     big = np.where(row, np.float32(size) * np.sign(x) * (1 + np.abs(x)), x).astype(np.float32)
     y, dx, dw, db = run(norm, big, w, b, g, device)
@@ -111,7 +105,7 @@ def test_squares_that_overflow_in_float32(name, shape, size, device, rng):
 def test_squares_that_overflow_in_float64(name, shape, size, device, rng):
     """The result is the bias, as squared deviations overflow to an infinite variance."""
     norm = NORMS[name]
-    x, w, b, g = draw(norm, shape, "float64", rng)
+    x, w, b, g = draw(norm, shape, rng, "float64")
     row, _, _ = touched(norm, shape, tuple(n // 2 for n in shape))
     y, dx, _, _ = run(norm, np.where(row, size * x, x), w, b, g, device)
     before = run(norm, x, w, b, g, device)
