@@ -111,8 +111,17 @@ def needs_torch(item):
     )
 
 
+def values(item):
+    """Return what each parametrization gives a test: its arguments and their values, each known by its identity."""
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    marks = [mark.args[0] for mark in item.iter_markers("parametrize")]
+    marks = [[name.strip() for name in names.split(",")] if isinstance(names, str) else names for names in marks]
+    fixtures = [[name] for name in given if not any(name in names for names in marks)]
+    return [(*names, *(id(given[name]) for name in names)) for names in marks + fixtures] or [()]
+
+
 def choose_quick(items):
-    """Return the tests of the quick set: every test with each value of each parameter once, not every combination.
+    """Return the tests of the quick set: every test with each value of each parametrization, not every combination.
 
     Values are tried on the CPU where they can be, and one on a GPU. Of an operation's cases in the table, each test of
     checks.Suite has one on each device, and not all tests the same one; `test_forward` has all of them on the CPU.
@@ -127,11 +136,10 @@ def choose_quick(items):
             own = item.originalname == "test_forward" and device == "cpu" and item.name
             cases.setdefault((name, op, device, own), []).append(item)
             continue
-        places = call.indices.items() if call and item.originalname not in FIRST_CASE else [("", 0)]
-        values = {(name, *place) for place in places}
-        if not values <= seen:
+        found = {(name, *value) for value in (values(item) if item.originalname not in FIRST_CASE else [()])}
+        if not found <= seen:
             chosen.append(item)
-        seen |= values
+        seen |= found
     chosen += [same[zlib.crc32(name.encode()) % len(same)] for (name, *_), same in cases.items()]
     return set(chosen)
 
