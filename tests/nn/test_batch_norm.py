@@ -1,10 +1,8 @@
-"""Batch normalization against PyTorch over several steps, and per time step."""
-
-import math
+"""The running statistics of batch normalization, and statistics for each time step; see also test_norms.py."""
 
 import numpy as np
 import pytest
-from checks import array, equals, exchange_state, step_beside_torch, tensor
+from checks import array, equals, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -16,72 +14,6 @@ def random(rng, device, *shape, dtype="float64", requires_grad=False):
 
 
 # ── PyTorch's semantics ──
-
-
-def configuration(rng):
-    """Draw a class, its options and an input shape."""
-    name = str(rng.choice(["BatchNorm1d", "BatchNorm2d"]))
-    channels = int(rng.integers(1, 9))
-    spatial = 2 if name == "BatchNorm2d" else int(rng.integers(0, 2))
-    sizes = [int(n) for n in rng.integers(1, 6, spatial)]
-    batch = int(rng.integers(3 if math.prod(sizes) < 3 else 1, 9))
-    options = {
-        "eps": float(rng.choice([1e-5, 1e-3, 0.1])),
-        "momentum": [0.1, None, 0.7, 1.0, 0.0][rng.integers(5)],
-        "affine": bool(rng.random() < 0.7),
-        "track_running_stats": bool(rng.random() < 0.8),
-        "bias": bool(rng.random() < 0.7),
-    }
-    return name, channels, options, (batch, channels, *sizes)
-
-
-@pytest.mark.parametrize("seed", range(100))
-def test_as_in_pytorch(seed, device):
-    """Three steps of training, evaluation and training again; before that, the state is loaded in both directions."""
-    torch = pytest.importorskip("torch")
-    rng = np.random.default_rng(seed)
-    name, channels, options, shape = configuration(rng)
-    dtype = "float32" if seed % 4 == 0 else "float64"
-    rtol, atol = {"float32": (2e-4, 2e-4), "float64": (1e-10, 1e-11)}[dtype]
-    ours = getattr(nn, name)(channels, **options, dtype=dtype).to(device)
-    theirs = getattr(torch.nn, name)(channels, **options, dtype=getattr(torch, dtype))
-    assert repr(ours) == repr(theirs)
-    exchange_state(torch, ours, theirs, rng)
-    for training in (True, True, True, False, True, False):
-        ours.train(training)
-        theirs.train(training)
-        x = 1 + 2 * rng.standard_normal(shape)
-        step_beside_torch(torch, ours, theirs, x.astype(dtype), rng, rtol, atol, device)
-    ours.reset_parameters()
-    theirs.reset_parameters()
-    for value, other in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
-        equals(value, other.numpy())
-
-
-@pytest.mark.parametrize("shape", [(7, 4), (3, 4, 5), (2, 4, 3, 2)])
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("tracked", [True, False])
-def test_functional_as_in_pytorch(shape, training, tracked, device, rng):
-    torch = pytest.importorskip("torch")
-    if not training and not tracked:
-        for module, ones, error in (
-            (F, tensor(np.ones(shape), device), ValueError), (torch.nn.functional, torch.ones(shape), RuntimeError),
-        ):  # fmt: skip
-            with pytest.raises(error, match="running_mean"):
-                module.batch_norm(ones, None, None)
-        return
-    x, weight, bias = (rng.standard_normal(s) for s in (shape, 4, 4))
-    statistics = [rng.standard_normal(4), rng.uniform(0.5, 2, 4)] if tracked else [None, None]
-    ours = [None if s is None else tensor(s, device) for s in statistics]
-    theirs = [None if s is None else torch.tensor(s) for s in statistics]
-    arguments = {"training": training, "momentum": 0.3, "eps": 1e-2}
-    y = F.batch_norm(tensor(x, device), *ours, tensor(weight, device), tensor(bias, device), **arguments)
-    expected = torch.nn.functional.batch_norm(
-        torch.tensor(x), *theirs, torch.tensor(weight), torch.tensor(bias), **arguments
-    )
-    for a, b in zip([y, *ours], [expected, *theirs], strict=True):
-        if b is not None:
-            np.testing.assert_allclose(array(a), b.numpy(), rtol=1e-12, atol=1e-13)
 
 
 def test_cumulative_average(device, rng):
@@ -123,32 +55,6 @@ def test_two_batches_before_one_backward(device, rng):
     assert not bn.running_mean.requires_grad
 
 
-# ── gradients ──
-
-
-@pytest.mark.parametrize("shape", [(5, 3), (4, 3, 2), (2, 3, 2, 3)])
-def test_gradients_through_batch_statistics(shape, device, rng):
-    x, w, b = (random(rng, device, *s, requires_grad=True) for s in (shape, (3,), (3,)))
-    assert mg.gradcheck(lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), [x, w, b], rtol=1e-5)
-    assert mg.gradcheck(lambda x: F.batch_norm(x, None, None, training=True, eps=0.1), x, rtol=1e-5)
-
-
-@pytest.mark.parametrize("shape", [(5, 3), (1, 3), (2, 3, 2, 3)])
-def test_gradients_with_running_statistics(shape, device, rng):
-    x, w, b, mean = (random(rng, device, *s, requires_grad=True) for s in (shape, (3,), (3,), (3,)))
-    var = tensor(rng.uniform(0.5, 2, 3), device, True)
-    assert mg.gradcheck(lambda x, mean, var, w, b: F.batch_norm(x, mean, var, w, b), [x, mean, var, w, b], rtol=1e-5)
-
-
-def test_gradients_between_other_layers(device, rng):
-    shapes = [(6, 4), (3, 4), (3,), (3,)]
-
-    def run(x, weight, gain, shift):
-        return mg.tanh(F.batch_norm(F.linear(x, weight), None, None, gain, shift, training=True))
-
-    assert mg.gradcheck(run, [random(rng, device, *shape, requires_grad=True) for shape in shapes], rtol=1e-5)
-
-
 # ── errors ──
 
 
@@ -164,16 +70,6 @@ def test_wrong_input(kind, shape, expected, device):
             layer.train(training)(mg.zeros(shape, device=device))
 
 
-@pytest.mark.parametrize("build", [
-    lambda: nn.BatchNorm1d(3), lambda: nn.BatchNorm2d(3), lambda: nn.InstanceNorm1d(3), lambda: nn.GroupNorm(1, 3),
-    lambda: lambda x: nn.RecurrentBatchNorm1d(3, 2)(x, 0),
-])  # fmt: skip
-@pytest.mark.parametrize("x", [None, [[1.0, 2.0, 3.0]], "x"])
-def test_no_tensor(build, x):
-    with pytest.raises(TypeError, match=rf"\[\w+\] expected a tensor, got {type(x).__name__}"):
-        build()(x)
-
-
 @pytest.mark.parametrize("kind, sizes, shape", [
     (nn.BatchNorm1d, (5,), (1, 5)), (nn.BatchNorm1d, (5,), (1, 5, 1)), (nn.BatchNorm2d, (5,), (1, 5, 1, 1)),
     (nn.RecurrentBatchNorm1d, (5, 2), (1, 5)),
@@ -186,41 +82,6 @@ def test_one_value_per_channel(kind, sizes, shape, device):
         layer(mg.zeros(shape, device=device), *step)
     assert {name: x.tolist() for name, x in layer.state_dict().items()} == before
     assert layer.eval()(mg.zeros(shape, device=device), *step).tolist() == mg.zeros(shape).tolist()
-
-
-@pytest.mark.parametrize("build", [
-    lambda: nn.BatchNorm1d(0), lambda: nn.BatchNorm1d(3, eps=-1.0), lambda: nn.BatchNorm2d(3, eps=math.nan),
-    lambda: nn.BatchNorm2d(3, momentum=1.5), lambda: nn.BatchNorm1d(3, momentum=-0.1),
-    lambda: nn.RecurrentBatchNorm1d(3, 0), lambda: nn.RecurrentBatchNorm1d(0, 3),
-])  # fmt: skip
-def test_bad_options(build):
-    with pytest.raises(ValueError, match=r"\[(Recurrent)?BatchNorm.d\] expected"):
-        build()
-
-
-def test_functional_errors(device):
-    x, mean, var = mg.ones((4, 3), device=device), mg.zeros(3, device=device), mg.ones(3, device=device)
-    with pytest.raises(ValueError, match=r"\[batch_norm\] expected both running_mean and running_var"):
-        F.batch_norm(x, mean, None, training=True)
-    for wrong in (mg.zeros(shape, device=device) for shape in (1, 2, (1, 3))):
-        with pytest.raises(ValueError, match=r"\[batch_norm\] expected running statistics of shape \(3,\)"):
-            F.batch_norm(x, mean, wrong, training=True)
-        with pytest.raises(ValueError, match=r"\[batch_norm\]"):
-            F.batch_norm(x, wrong, var)
-    for wrong, error, expected in (
-        (None, TypeError, "a number momentum, got None"), ("0.1", TypeError, "a number momentum, got '0.1'"),
-        (1.5, ValueError, "momentum from 0 to 1, got 1.5"), (math.nan, ValueError, "momentum from 0 to 1, got nan"),
-    ):  # fmt: skip
-        with pytest.raises(error, match=rf"\[batch_norm\] expected {expected}"):
-            F.batch_norm(x, mean, var, training=True, momentum=wrong)
-        with pytest.raises(error, match=rf"\[instance_norm\] expected {expected}"):
-            F.instance_norm(mg.ones((2, 3, 4), device=device), mean, var, momentum=wrong)
-    with pytest.raises(
-        TypeError,
-        match=r"\[batch_norm\] expected running statistics of float32, the dtype of x, got float32 and float64",
-    ):
-        F.batch_norm(x, mean, var.astype("float64"), training=True)
-    assert (mean.tolist(), var.tolist()) == ([0, 0, 0], [1, 1, 1])
 
 
 # ── statistics for each time step ──

@@ -1,10 +1,10 @@
-"""Group, instance and RMS normalization against PyTorch and against each other."""
+"""Batch, group, instance and RMS normalization against PyTorch, their statistics and their errors."""
 
 import math
 
 import numpy as np
 import pytest
-from checks import array, exchange_state, refuses, step_beside_torch, tensor
+from checks import array, equals, exchange_state, refuses, step_beside_torch, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -21,9 +21,40 @@ def some_sizes(rng, count, least=1):
     return tuple(int(n) for n in rng.integers(least, 6, count))
 
 
-def compare(torch, name, arguments, options, shape, seed, device, modes=(True,)):
-    """Steps in training and evaluation match PyTorch's module of the same name, from a state loaded in both directions."""
-    rng = np.random.default_rng(1000 + seed)
+def choose(kind, rng):
+    """Draw a class, its arguments and options, the shape of its inputs and the modes of its steps."""
+    eps, affine, bias = float(rng.choice([1e-5, 1e-3, 0.1])), bool(rng.random() < 0.7), bool(rng.random() < 0.7)
+    options = {"eps": eps, "affine": affine, "bias": bias}
+    if kind == "group":
+        groups, width = (int(n) for n in rng.integers(1, 5, 2))
+        shape = (int(rng.integers(1, 6)), groups * width, *some_sizes(rng, rng.integers(0, 4), 2))
+        if shape[0] * width * math.prod(shape[2:]) == 1:
+            shape = (2, *shape[1:])  # PyTorch wants more than one value, though not per group
+        return "GroupNorm", (groups, groups * width), options, shape, (True,)
+    if kind == "rms":
+        normalized = some_sizes(rng, rng.integers(1, 4))
+        options = {"eps": [None, 1e-6, 0.1][rng.integers(3)], "elementwise_affine": affine}
+        argument = normalized[0] if len(normalized) == 1 and bias else list(normalized)
+        return "RMSNorm", (argument,), options, (*some_sizes(rng, rng.integers(0, 3)), *normalized), (True,)
+    options["momentum"] = [0.1, None, 0.7, 1.0, 0.0][rng.integers(5 if kind == "batch" else 4)]
+    options["track_running_stats"] = bool(rng.random() < 0.7)
+    axes, channels = (int(n) for n in rng.integers(1, (3, 9)))
+    if kind == "instance":
+        batch = [int(rng.integers(1, 6))] if rng.random() < 0.7 else []
+        shape = (*batch, channels, *some_sizes(rng, axes, 2))
+        return f"InstanceNorm{axes}d", (channels,), options, shape, (True, True, False, True, False)
+    sizes = some_sizes(rng, 2 if axes == 2 else rng.integers(0, 2))
+    batch = int(rng.integers(3 if math.prod(sizes) < 3 else 1, 9))
+    return f"BatchNorm{axes}d", (channels,), options, (batch, channels, *sizes), (True, True, True, False, True, False)
+
+
+@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("kind", ["batch", "group", "instance", "rms"])
+def test_as_in_pytorch(kind, seed, device):
+    """Steps in training and evaluation match PyTorch's module, from a state loaded in both directions."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(seed)
+    name, arguments, options, shape, modes = choose(kind, rng)
     dtype = "float32" if seed % 4 == 0 else "float64"
     ours = getattr(nn, name)(*arguments, **options, dtype=dtype).to(device)
     theirs = getattr(torch.nn, name)(*arguments, **options, dtype=getattr(torch, dtype))
@@ -34,136 +65,39 @@ def compare(torch, name, arguments, options, shape, seed, device, modes=(True,))
         theirs.train(training)
         x = 1 + 2 * rng.standard_normal(shape)
         step_beside_torch(torch, ours, theirs, x.astype(dtype), rng, *CLOSE[dtype], device)
+    ours.reset_parameters()
+    theirs.reset_parameters()
+    for value, other in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
+        equals(value, other.numpy())
 
 
 # ── PyTorch's semantics ──
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_group_norm_as_in_pytorch(seed, device):
-    torch = pytest.importorskip("torch")
-    rng = np.random.default_rng(seed)
-    groups, width = (int(n) for n in rng.integers(1, 5, 2))
-    options = {
-        "eps": float(rng.choice([1e-5, 1e-3, 0.1])), "affine": bool(rng.random() < 0.7),
-        "bias": bool(rng.random() < 0.7),
-    }  # fmt: skip
-    shape = (int(rng.integers(1, 6)), groups * width, *some_sizes(rng, rng.integers(0, 4), 2))
-    if shape[0] * width * math.prod(shape[2:]) == 1:
-        shape = (2, *shape[1:])  # PyTorch wants more than one value, though not per group
-    compare(torch, "GroupNorm", (groups, groups * width), options, shape, seed, device)
-
-
-@pytest.mark.parametrize("seed", range(100))
-def test_instance_norm_as_in_pytorch(seed, device):
-    """With and without a batch axis, affine maps and running statistics, in training and evaluation."""
-    torch = pytest.importorskip("torch")
-    rng = np.random.default_rng(seed)
-    axes, channels = (int(n) for n in rng.integers(1, (3, 7)))
-    options = {
-        "eps": float(rng.choice([1e-5, 1e-3, 0.1])), "momentum": [0.1, None, 0.7, 1.0][rng.integers(4)],
-        "affine": bool(rng.random() < 0.5), "track_running_stats": bool(rng.random() < 0.5),
-        "bias": bool(rng.random() < 0.7),
-    }  # fmt: skip
-    batch = [int(rng.integers(1, 6))] if rng.random() < 0.7 else []
-    shape = (*batch, channels, *some_sizes(rng, axes, 2))
-    compare(torch, f"InstanceNorm{axes}d", (channels,), options, shape, seed, device, (True, True, False, True, False))
-
-
-@pytest.mark.parametrize("seed", range(100))
-def test_rms_norm_as_in_pytorch(seed, device):
-    torch = pytest.importorskip("torch")
-    rng = np.random.default_rng(seed)
-    normalized = some_sizes(rng, rng.integers(1, 4))
-    options = {"eps": [None, 1e-6, 0.1][rng.integers(3)], "elementwise_affine": bool(rng.random() < 0.7)}
-    argument = normalized[0] if len(normalized) == 1 and rng.random() < 0.5 else list(normalized)
-    compare(torch, "RMSNorm", (argument,), options, (*some_sizes(rng, rng.integers(0, 3)), *normalized), seed, device)
-
-
+@pytest.mark.parametrize(
+    "op, shape", [("batch", (7, 4)), ("batch", (3, 4, 5)), ("batch", (2, 4, 3, 2)), ("instance", (3, 4, 5))]
+)
+@pytest.mark.parametrize("of_input", [True, False])
 @pytest.mark.parametrize("tracked", [True, False])
-@pytest.mark.parametrize("use_input_stats", [True, False])
-def test_functional_instance_norm_as_in_pytorch(tracked, use_input_stats, device, rng):
+def test_functional_as_in_pytorch(op, shape, of_input, tracked, device, rng):
     torch = pytest.importorskip("torch")
-    x, weight, bias = (rng.standard_normal(s) for s in ((3, 4, 5), 4, 4))
-    statistics = [rng.standard_normal(4), rng.uniform(0.5, 2, 4)] if tracked else [None, None]
-    ours = [None if s is None else tensor(s, device) for s in statistics]
-    theirs = [None if s is None else torch.tensor(s) for s in statistics]
-    if not tracked and not use_input_stats:
-        with pytest.raises(ValueError, match=r"\[instance_norm\] expected running_mean and running_var"):
-            F.instance_norm(mg.tensor(x), use_input_stats=False)
+    ours, theirs = (getattr(module, f"{op}_norm") for module in (F, torch.nn.functional))
+    x, weight, bias = (rng.standard_normal(s) for s in (shape, 4, 4))
+    if not tracked and not of_input:
+        for norm, ones, error in ((ours, tensor(x, device), ValueError), (theirs, torch.tensor(x), RuntimeError)):
+            with pytest.raises(error, match="running_mean"):
+                norm(ones, None, None, None, None, False)
         return
-    y = F.instance_norm(
-        tensor(x, device), *ours, tensor(weight, device), tensor(bias, device), use_input_stats, 0.3, 1e-2
-    )
-    expected = torch.nn.functional.instance_norm(
-        torch.tensor(x), *theirs, torch.tensor(weight), torch.tensor(bias), use_input_stats, 0.3, 1e-2
-    )
-    for a, b in zip([y, *ours], [expected, *theirs], strict=True):
-        if b is not None:
-            np.testing.assert_allclose(array(a), b.numpy(), rtol=1e-12, atol=1e-13)
-
-
-# ── gradients ──
-
-
-@pytest.mark.parametrize("build, shape", [
-    (lambda: nn.GroupNorm(2, 4), (3, 4)), (lambda: nn.GroupNorm(2, 4), (2, 4, 3)), (lambda: nn.GroupNorm(4, 4), (2, 4, 2, 2)),
-    (lambda: nn.InstanceNorm1d(3), (2, 3, 4)), (lambda: nn.InstanceNorm1d(3, affine=True), (3, 4)),
-    (lambda: nn.InstanceNorm2d(2, affine=True), (2, 2, 2, 3)), (lambda: nn.InstanceNorm2d(2, track_running_stats=True), (2, 2, 3)),
-    (lambda: nn.RMSNorm(5), (3, 5)), (lambda: nn.RMSNorm((2, 3), eps=0.1), (2, 2, 3)),
-])  # fmt: skip
-def test_gradients(build, shape, rng):
-    layer = build().to("float64")
-    names = [name for name, _ in layer.named_parameters()]
-
-    def run(x, *parameters):
-        for name, parameter in zip(names, parameters, strict=True):
-            object.__setattr__(layer, name, parameter)
-        return layer(x)
-
-    inputs = [random(rng, *s, requires_grad=True) for s in (shape, *(p.shape for p in layer.parameters()))]
-    assert mg.gradcheck(run, inputs, rtol=1e-5)
+    values = [x, *((rng.standard_normal(4), rng.uniform(0.5, 2, 4)) if tracked else (None, None)), weight, bias]
+    given = [None if v is None else tensor(v, device) for v in values]
+    expected = [None if v is None else torch.tensor(v) for v in values]
+    pairs = [(ours(*given, of_input, 0.3, 1e-2), theirs(*expected, of_input, 0.3, 1e-2))]
+    pairs += zip(given[1:3], expected[1:3], strict=True)
+    for a, b in pairs[: 3 if tracked else 1]:
+        np.testing.assert_allclose(array(a), b.numpy(), rtol=1e-12, atol=1e-13)
 
 
 # ── what they have in common ──
-
-
-def test_one_group_is_layer_norm_and_a_group_for_each_channel_instance_norm(rng):
-    """Without weight and bias. Once trained they differ: GroupNorm's are per channel, LayerNorm's per element."""
-    x = random(rng, 3, 4, 2, 5)
-    one, layer = nn.GroupNorm(1, 4, dtype="float64"), nn.LayerNorm((4, 2, 5), dtype="float64")
-    np.testing.assert_allclose(one(x).detach().numpy(), layer(x).detach().numpy(), rtol=1e-12, atol=1e-13)
-    each, instance = nn.GroupNorm(4, 4, affine=False, dtype="float64"), nn.InstanceNorm2d(4, dtype="float64")
-    np.testing.assert_allclose(each(x).numpy(), instance(x).numpy(), rtol=1e-12, atol=1e-13)
-    assert (one.weight.shape, layer.weight.shape) == ((4,), (4, 2, 5))
-    c = random(rng, *x.shape)
-    for norm in (one, layer):
-        norm(x).backward(c)
-        mg.optim.SGD(norm.parameters(), lr=0.1).step()
-    assert np.abs((one(x) - layer(x)).detach().numpy()).max() > 0.1
-
-
-@pytest.mark.parametrize("build, grouped, axes, statistics", [
-    (lambda: nn.BatchNorm2d(6), (5, 6, 3, 4), (0, 2, 3), (1, 6, 1, 1)), (lambda: nn.LayerNorm((6, 3, 4)), (5, 6, 3, 4), (1, 2, 3), (5, 1, 1, 1)),
-    (lambda: nn.InstanceNorm2d(6), (5, 6, 3, 4), (2, 3), (5, 6, 1, 1)), (lambda: nn.GroupNorm(2, 6), (5, 2, 3, 3, 4), (2, 3, 4), (5, 2, 1, 1, 1)),
-])  # fmt: skip
-def test_one_framework(build, grouped, axes, statistics, device, rng):
-    """The same formula, with statistics over different axes."""
-    x = 3 + 2 * rng.standard_normal((5, 6, 3, 4))
-    rows = x.reshape(grouped)
-    mean, var = rows.mean(axes, keepdims=True), rows.var(axes, keepdims=True)
-    assert mean.shape == var.shape == statistics
-    expected = ((rows - mean) / np.sqrt(var + 1e-5)).reshape(x.shape)
-    y = array(build().to("float64").to(device)(tensor(x, device)))
-    np.testing.assert_allclose(y, expected, rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.parametrize("kind, sizes", [(nn.GroupNorm, (2, 4)), (nn.InstanceNorm2d, (4,)), (nn.RMSNorm, ((4, 3, 3),))])
-def test_samples_do_not_meet(kind, sizes, device, rng):
-    """The same bits alone and in a batch, in training and in evaluation."""
-    norm, x = kind(*sizes).to(device), random(rng, 6, 4, 3, 3, dtype="float32").to(device)
-    y = norm(x)
-    assert [norm(x[k : k + 1])[0].tolist() for k in range(6)] == y.tolist() == norm.eval()(x).tolist()
 
 
 def test_default_eps_of_rms_norm():
@@ -207,9 +141,12 @@ def test_running_statistics_of_what_overflows(device, rng):
     lambda: nn.GroupNorm(0, 4), lambda: nn.GroupNorm(3, 4), lambda: nn.GroupNorm(2, 0), lambda: nn.GroupNorm(2, 4, eps=-1.0),
     lambda: nn.InstanceNorm1d(0), lambda: nn.InstanceNorm2d(3, eps=math.nan), lambda: nn.InstanceNorm1d(3, momentum=2.0),
     lambda: nn.RMSNorm(()), lambda: nn.RMSNorm((2, 0)), lambda: nn.RMSNorm(2, eps=-1e-5),
+    lambda: nn.BatchNorm1d(0), lambda: nn.BatchNorm1d(3, eps=-1.0), lambda: nn.BatchNorm2d(3, eps=math.nan),
+    lambda: nn.BatchNorm2d(3, momentum=1.5), lambda: nn.BatchNorm1d(3, momentum=-0.1),
+    lambda: nn.RecurrentBatchNorm1d(3, 0), lambda: nn.RecurrentBatchNorm1d(0, 3),
 ])  # fmt: skip
 def test_bad_options(build):
-    with pytest.raises(ValueError, match=r"\[(GroupNorm|InstanceNorm.d|RMSNorm)\] expected"):
+    with pytest.raises(ValueError, match=r"\[(GroupNorm|InstanceNorm.d|RMSNorm|(Recurrent)?BatchNorm.d)\] expected"):
         build()
 
 
@@ -228,41 +165,51 @@ def test_bad_inputs(build, shape, expected):
         build()(mg.zeros(shape))
 
 
-def test_functional_errors():
-    x, mean, var = mg.tensor(np.arange(24.0).reshape(2, 3, 4)), mg.zeros(3), mg.ones(3)
-    with pytest.raises(ValueError, match=r"\[instance_norm\] expected both running_mean and running_var"):
-        F.instance_norm(x, mean)
-    with pytest.raises(ValueError, match=r"\[instance_norm\] expected running statistics of shape \(3,\)"):
-        F.instance_norm(x, mean, mg.ones(1))
-    with pytest.raises(ValueError, match=r"^\[instance_norm\] expected x of shape .* 3 axes or more, got \(4, 3\)"):
-        F.instance_norm(mg.zeros((4, 3)), mean, var, use_input_stats=False)
-    with pytest.raises(ValueError, match=r"^\[instance_norm\] expected x of shape .* 3 axes or more, got \(3, 4\)"):
-        F.instance_norm(mg.zeros((3, 4)), mean, var)
-    with pytest.raises(TypeError, match=r"^\[batch_norm\] expected running statistics that are tensors, got float"):
-        F.batch_norm(mg.ones(3), 0.0, 1.0)
-    assert (mean.tolist(), var.tolist()) == ([0, 0, 0], [1, 1, 1])
+@pytest.mark.parametrize("build", [
+    lambda: nn.BatchNorm1d(3), lambda: nn.BatchNorm2d(3), lambda: nn.InstanceNorm1d(3), lambda: nn.GroupNorm(1, 3),
+    lambda: lambda x: nn.RecurrentBatchNorm1d(3, 2)(x, 0),
+])  # fmt: skip
+@pytest.mark.parametrize("x", [None, [[1.0, 2.0, 3.0]], "x"])
+def test_no_tensor(build, x):
+    with pytest.raises(TypeError, match=rf"\[\w+\] expected a tensor, got {type(x).__name__}"):
+        build()(x)
+
+
+def test_shapes_that_an_instance_norm_does_not_take():
+    for shape, of_input in (((4, 3), False), ((3, 4), True)):
+        match = rf"^\[instance_norm\] expected x of shape .* 3 axes or more, got \({shape[0]}, {shape[1]}\)"
+        with pytest.raises(ValueError, match=match):
+            F.instance_norm(mg.zeros(shape), mg.zeros(3), mg.ones(3), use_input_stats=of_input)
 
 
 @pytest.mark.parametrize("of_input", [True, False])
 @pytest.mark.parametrize("op", ["batch_norm", "instance_norm"])
 def test_running_statistics_that_do_not_fit(op, of_input, device):
-    """It is rejected before anything is computed, with the name of the called function."""
+    """They are rejected before anything is computed, with the name of the called function, and so is a momentum."""
     x, mean, var = mg.ones((4, 3, 2), device=device), mg.zeros(3, device=device), mg.ones(3, device=device)
 
-    def normalize(x, mean, var):
-        if op == "batch_norm":
-            return F.batch_norm(x, mean, var, training=of_input)
-        return F.instance_norm(x, mean, var, use_input_stats=of_input)
+    def normalize(x, mean, var, momentum=0.1):
+        return getattr(F, op)(x, mean, var, None, None, of_input, momentum)
 
     normalize(x, mean, var)
     before = mean.tolist(), var.tolist()
     tensors = r"expected running statistics that are tensors, got "
     refuses(TypeError, op, tensors + "ndarray", normalize, x, np.zeros(3, "f4"), np.ones(3, "f4"))
     refuses(TypeError, op, tensors + "list", normalize, x, mean, [1.0, 1.0, 1.0])
-    refuses(ValueError, op, ["(3,)", "(2,)"], normalize, x, mean, var[:2])
-    refuses(TypeError, op, ["float32", "float64"], normalize, x, mean, var.astype("float64"))
+    refuses(TypeError, op, tensors + "float", normalize, x, 0.0, 1.0)
+    for wrong in (mg.zeros(shape, device=device) for shape in (1, 2, (1, 3))):
+        refuses(ValueError, op, "running statistics of shape (3,)", normalize, x, mean, wrong)
+        refuses(ValueError, op, "running statistics of shape (3,)", normalize, x, wrong, var)
+    dtypes = "running statistics of float32, the dtype of x, got float32 and float64"
+    refuses(TypeError, op, dtypes, normalize, x, mean, var.astype("float64"))
     refuses(TypeError, op, "int64", normalize, x.astype("int64"), mean, var)
     refuses(ValueError, op, "both running_mean and running_var", normalize, x, mean, None)
+    for wrong, error, expected in (
+        (None, TypeError, "a number momentum, got None"), ("0.1", TypeError, "a number momentum, got '0.1'"),
+        (1.5, ValueError, "momentum from 0 to 1, got 1.5"), (math.nan, ValueError, "momentum from 0 to 1, got nan"),
+    ):  # fmt: skip
+        if of_input:
+            refuses(error, op, expected, normalize, x, mean, var, wrong)
     assert before == (mean.tolist(), var.tolist())
 
 
