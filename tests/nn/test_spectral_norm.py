@@ -235,23 +235,15 @@ def test_folding_and_kinds_beside_each_other(device, rng):
 
 def test_errors():
     layer = nn.Linear(3, 2)
-    refuses(ValueError, "spectral_norm", "n_power_iterations >= 1, got 0", utils.spectral_norm, layer, "weight", 0)
-    refuses(ValueError, "spectral_norm", "eps >= 0", utils.spectral_norm, layer, eps=-1.0)
-    refuses(
-        ValueError, "spectral_norm", "two axes or more, got dim=0 and shape (2,)", utils.spectral_norm, layer, "bias"
-    )
-    refuses(ValueError, "spectral_norm", "got dim=2 and shape (2, 3)", utils.spectral_norm, layer, dim=2)
-    refuses(
-        ValueError,
-        "weight_standardization",
-        "more than one weight per output",
-        utils.weight_standardization,
-        layer,
-        "bias",
-    )
-    refuses(ValueError, "weight_standardization", "dim=-3", utils.weight_standardization, layer, dim=-3)
-    refuses(ValueError, "weight_standardization", "eps >= 0", utils.weight_standardization, layer, eps=-1.0)
+    for op, options, expected in (
+        ("spectral_norm", {"n_power_iterations": 0}, "n_power_iterations >= 1, got 0"),
+        ("spectral_norm", {"name": "bias"}, "two axes or more, got dim=0 and shape (2,)"),
+        ("spectral_norm", {"dim": 2}, "got dim=2 and shape (2, 3)"),
+        ("weight_standardization", {"name": "bias"}, "more than one weight per output"),
+        ("weight_standardization", {"dim": -3}, "dim=-3"),
+        *((op, {"eps": -1.0}, "eps >= 0") for op in ("spectral_norm", "weight_standardization")),
+        *((op, {"name": "nothing"}, "a parameter of Linear, got the name 'nothing'") for op in ("spectral_norm", "weight_standardization")),
+    ):  # fmt: skip
+        refuses(ValueError, op, expected, getattr(utils, op), layer, **options)
     refuses(TypeError, "weight_standardization", "dim", utils.weight_standardization, layer, dim=0.5)
-    for op in (utils.spectral_norm, utils.weight_standardization):
-        refuses(ValueError, op.__name__, "a parameter of Linear, got the name 'nothing'", op, layer, "nothing")
     assert list(layer.state_dict()) == ["weight", "bias"]
