@@ -159,7 +159,7 @@ def pytest_testnodedown(node):
 
 SITE = "docs/test_site.py"
 LONG = ("cuda/test_nvrtc.py", "examples/test_examples.py", "packaging/test_portability.py", "fuzz/test_fuzz.py",
-        "engine/test_processes.py", "nn/test_training.py")  # fmt: skip
+        "engine/test_processes.py", "engine/test_ending_processes.py", "nn/test_training.py")  # fmt: skip
 
 
 def pytest_collection_modifyitems(config, items):

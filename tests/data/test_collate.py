@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from checks import refuses
 
 import minigrad as mg
 from minigrad import data
@@ -58,5 +59,4 @@ def test_samples_that_do_not_fit(samples, error, message):
 def test_samples_that_contain_themselves():
     sample = [1.0]
     sample.append(sample)
-    with pytest.raises(ValueError, match=r"^\[collate\] expected samples with a few levels"):
-        data.collate([sample, sample])
+    refuses(ValueError, "collate", "expected samples with a few levels", data.collate, [sample, sample])

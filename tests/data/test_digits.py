@@ -4,6 +4,7 @@ import builtins
 
 import numpy as np
 import pytest
+from checks import refuses
 from sklearn.datasets import load_digits
 
 import minigrad as mg
@@ -51,10 +52,8 @@ def test_interpolation():
 
 
 def test_arguments_of_digits():
-    with pytest.raises(ValueError, match=r"\[digits\] expected the split 'train' or 'test', got 'valid'"):
-        data.digits("valid")
-    with pytest.raises(ValueError, match=r"\[digits\] expected size 8 or 28, got 16"):
-        data.digits(size=16)
+    refuses(ValueError, "digits", "expected the split 'train' or 'test', got 'valid'", data.digits, "valid")
+    refuses(ValueError, "digits", "expected size 8 or 28, got 16", data.digits, size=16)
 
 
 def test_without_scikit_learn(monkeypatch):
@@ -66,5 +65,4 @@ def test_without_scikit_learn(monkeypatch):
         return importing(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(ImportError, match=r"\[digits\] expected scikit-learn.*pip install scikit-learn"):
-        data.digits()
+    refuses(ImportError, "digits", ["expected scikit-learn", "pip install scikit-learn"], data.digits)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checks import refuses
 
 from minigrad import data
 
@@ -46,8 +47,7 @@ def test_imdb_that_is_not_there(folder):
     with pytest.raises(FileNotFoundError) as caught:
         data.imdb(folder, "test")
     assert os.path.join("test", "pos") in str(caught.value)
-    with pytest.raises(ValueError, match=r"\[imdb\] expected the split"):
-        data.imdb(folder, "unsup")
+    refuses(ValueError, "imdb", "expected the split", data.imdb, folder, "unsup")
 
 
 def test_a_review_that_is_not_utf8(folder):
@@ -164,8 +164,7 @@ def test_a_repr_shows_the_beginning():
 @pytest.mark.parametrize("load", [data.character_names, data.digits])
 def test_seeds_are_integers(load):
     for seed in (1.5, "x"):
-        with pytest.raises(TypeError, match=rf"\[{load.__name__}\] expected an integer seed, got {seed!r}"):
-            load(seed=seed)
+        refuses(TypeError, load.__name__, f"expected an integer seed, got {seed!r}", load, seed=seed)
 
 
 def test_topics():

@@ -6,7 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
-from checks import doubling, told_to
+from checks import doubling, refuses, told_to
 
 import minigrad as mg
 from minigrad import nn
@@ -213,8 +213,7 @@ def test_names_of_leaves_can_be_given():
     assert {row["name"] for row in y.tape({"x": x, "net": model})} == {"x", "net.0.weight", "net.0.bias", None}
     assert {row["name"] for row in y.tape(model[0])} == {"weight", "bias", None}
     assert "name" not in str((x * x).tape()).splitlines()[0]
-    with pytest.raises(TypeError, match=r"\[tape\] expected names as a module or a mapping, got list"):
-        y.tape([model])
+    refuses(TypeError, "tape", "expected names as a module or a mapping, got list", y.tape, [model])
 
 
 def test_contents_are_the_leaf_and_what_is_saved():

@@ -179,6 +179,5 @@ def test_the_default_dtype_changes_nothing_that_has_one(device, float64_by_defau
 
 def test_the_default_dtype_is_a_float():
     for name in ("int64", bool, "float16", None):
-        with pytest.raises(TypeError, match=r"^\[set_default_dtype\] expected float32"):
-            mg.set_default_dtype(name)
+        refuses(TypeError, "set_default_dtype", "expected float32", mg.set_default_dtype, name)
     assert mg.get_default_dtype() == "float32"

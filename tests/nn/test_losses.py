@@ -152,8 +152,7 @@ def test_probabilities_as_targets_refuse():
         ValueError, match=r"\[cross_entropy\] expected labels with ignore_index, got probabilities and 1"
     ):
         F.cross_entropy(z, q, ignore_index=1)
-    with pytest.raises(TypeError, match=r"\[cross_entropy\].*\(2, 3\), got float32 of shape \(3, 2\)"):
-        F.cross_entropy(z, q.T)
+    refuses(TypeError, "cross_entropy", "(2, 3), got float32 of shape (3, 2)", F.cross_entropy, z, q.T)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
@@ -196,8 +195,7 @@ def test_weights_of_classes_that_require_grad_are_refused(name, device):
     """As in PyTorch: they would get none."""
     z, weight = (mg.ones(s, device=device, requires_grad=True) for s in ((2, 3), 3))
     loss, labels = getattr(F, name), mg.tensor([0, 2], device=device)
-    with pytest.raises(mg.GradientError, match=rf"\[{name}\] expected a weight that does not require grad"):
-        loss(z, labels, weight)
+    refuses(mg.GradientError, name, "expected a weight that does not require grad", loss, z, labels, weight)
     assert loss(z, labels, weight.detach()).requires_grad
     with mg.no_grad():
         assert loss(z, labels, weight).item() == loss(z, labels).item()
@@ -205,8 +203,7 @@ def test_weights_of_classes_that_require_grad_are_refused(name, device):
 
 def test_probabilities_that_are_none():
     q = mg.tensor([[0.5, 0.5], [math.nan, 1.0]])
-    with pytest.raises(ValueError, match=r"\[cross_entropy\] expected probabilities, got NaN"):
-        F.cross_entropy(mg.zeros((2, 2)), q)
+    refuses(ValueError, "cross_entropy", "expected probabilities, got NaN", F.cross_entropy, mg.zeros((2, 2)), q)
 
 
 def test_ignored_rows_do_not_spread_infinities(device):
@@ -386,12 +383,9 @@ def test_one_hot(device):
 
 
 def test_one_hot_errors():
-    with pytest.raises(IndexError, match=r"\[one_hot\] expected labels from 0 to 1, got 2"):
-        F.one_hot(mg.tensor([0, 2]), 2)
-    with pytest.raises(IndexError, match=r"\[one_hot\].*got -1"):
-        F.one_hot(mg.tensor([-1, 2]))
-    with pytest.raises(TypeError, match=r"\[one_hot\] expected integer labels, got float32"):
-        F.one_hot(mg.tensor([0.0, 1.0]))
+    refuses(IndexError, "one_hot", "expected labels from 0 to 1, got 2", F.one_hot, mg.tensor([0, 2]), 2)
+    refuses(IndexError, "one_hot", "got -1", F.one_hot, mg.tensor([-1, 2]))
+    refuses(TypeError, "one_hot", "expected integer labels, got float32", F.one_hot, mg.tensor([0.0, 1.0]))
     with pytest.raises(ValueError, match="at least one class"):
         F.one_hot(mg.zeros((0,), dtype=mg.int64))
     for classes in (2**62, 2**63, 2**70):
@@ -409,15 +403,12 @@ def test_bad_class_labels(name, device):
         refuses(IndexError, name, f"{wrong}", waited(loss), x, mg.tensor([0, wrong, 1], device=device))
     x = x.to("cpu")
     for labels in (mg.tensor([0.0, math.nan, 1.0]), mg.tensor([True, False, True])):
-        with pytest.raises(TypeError, match=rf"\[{name}\].*{labels.dtype}"):
-            loss(x, labels)
+        refuses(TypeError, name, str(labels.dtype), loss, x, labels)
     for shape in ((2,), (3, 1), (3, 4), ()):
         with pytest.raises(ValueError, match=rf"\[{name}\]"):
             loss(x, mg.zeros(shape, dtype=mg.int64))
-    with pytest.raises(ValueError, match=rf"\[{name}\].*reduction"):
-        loss(x, mg.tensor([0, 1, 2]), reduction="avg")
-    with pytest.raises(ValueError, match=rf"\[{name}\].*weight"):
-        loss(x, mg.tensor([0, 1, 2]), weight=mg.ones(3))
+    refuses(ValueError, name, "reduction", loss, x, mg.tensor([0, 1, 2]), reduction="avg")
+    refuses(ValueError, name, "weight", loss, x, mg.tensor([0, 1, 2]), weight=mg.ones(3))
     with pytest.raises(TypeError, match=rf"\[{name}\]"):
         loss(mg.zeros((3, 4), dtype=mg.int64), mg.tensor([0, 1, 2]))
 
@@ -427,14 +418,9 @@ def test_bad_binary_labels(name):
     loss = getattr(F, name)
     x = mg.full(3, 0.5)
     for wrong in (math.nan, -0.1, 1.5, math.inf):
-        with pytest.raises(ValueError, match=rf"\[{name}\] expected labels from 0 to 1"):
-            loss(x, mg.tensor([0.0, wrong, 1.0]))
-    with pytest.raises(
-        ValueError, match=rf"\[{name}\] expected two tensors of the same shape, got \(3,\) and \(3, 1\)"
-    ):
-        loss(x, mg.zeros((3, 1)))
-    with pytest.raises(TypeError, match=rf"\[{name}\] expected floats, got int64"):
-        loss(x, mg.tensor([0, 1, 1]))
+        refuses(ValueError, name, "expected labels from 0 to 1", loss, x, mg.tensor([0.0, wrong, 1.0]))
+    refuses(ValueError, name, "expected two tensors of the same shape, got (3,) and (3, 1)", loss, x, mg.zeros((3, 1)))
+    refuses(TypeError, name, "expected floats, got int64", loss, x, mg.tensor([0, 1, 1]))
     assert loss(mg.zeros(0), mg.zeros(0), reduction="sum").item() == 0.0
 
 
@@ -451,8 +437,7 @@ def test_bad_numbers(name):
         ValueError, match=rf"\[{name}\] expected two tensors of the same shape, got \(3, 1\) and \(3,\)"
     ):
         loss(mg.zeros((3, 1)), mg.zeros(3))
-    with pytest.raises(TypeError, match=rf"\[{name}\] expected floats, got int64"):
-        loss(mg.zeros(3), mg.tensor([0, 1, 2]))
+    refuses(TypeError, name, "expected floats, got int64", loss, mg.zeros(3), mg.tensor([0, 1, 2]))
     with pytest.raises(ValueError, match=rf"\[{name}\] expected reduction 'mean', 'sum' or 'none', got 'avg'"):
         loss(mg.zeros(3), mg.zeros(3), reduction="avg")
     assert math.isnan(loss(mg.zeros(2), mg.tensor([0.0, math.nan])).item())

@@ -78,6 +78,7 @@ def test_outputs_that_bypass_the_cache(device, rng):
         ((4200, 528), slice(350, 528)), ((4100, 44, 12), slice(20, 44)), ((2100, 2080), slice(1000, 1400)),
         ((70_000, 32), slice(16, 32)), ((35_000, 2, 64), slice(1, 2)),
     )  # fmt: skip
+    cases = cases if device == "cpu" else cases[:1]  # a GPU does not bypass it, and emulated kernels take long
     for ((outer, *of_each), some), (dtype, times) in itertools.product(cases, (("float32", 2), ("float64", 1))):
         x, w, b, g = draw(TRAINING, (times * outer, *of_each), rng, dtype)
         x[:4, ::5] += 3e3  # these start far from their mean and need a second pass

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from checks import array
+from checks import array, refuses
 
 import minigrad as mg
 from minigrad.engine.ops.recurrent import Cell, Lengths, composition, recurrent
@@ -317,8 +317,7 @@ def test_bad_dtypes_and_cells():
     with pytest.raises(TypeError, match=r"\[rnn\] expected floating-point elements, got int64"):
         recurrent(Cell("rnn_tanh"), x.astype("int64"), h, None, weight)
     for kind, norm in (("gru", "sum"), ("mgu", None), ("lstm", "batch")):
-        with pytest.raises(ValueError, match=rf"\[recurrent\] no cell '{kind}'"):
-            Cell(kind, norm)
+        refuses(ValueError, "recurrent", f"no cell '{kind}'", Cell, kind, norm)
     with pytest.raises(ValueError, match=r"\[lstm\] expected sizes that add up to 8 columns, got \(4,\)"):
         recurrent(
             Cell("lstm", "state", (4,)), mg.zeros((3, 2, 8)), mg.zeros((2, 2)), mg.zeros((2, 2)), mg.zeros((8, 2))
@@ -341,8 +340,7 @@ def test_groups_of_a_gru():
     """The gates may be normalized together or apart, the candidate only by itself."""
     for sizes in ((12,), (4, 8), (8, 2, 2), (6, 6)):
         cell = Cell("gru", "state", sizes)
-        with pytest.raises(ValueError, match=r"\[gru\] expected the candidate's 4 columns"):
-            recurrent(cell, *operands(cell, 2, 3, 4))
+        refuses(ValueError, "gru", "expected the candidate's 4 columns", recurrent, cell, *operands(cell, 2, 3, 4))
     cell = Cell("gru", "state", (4, 4, 4))
     inputs = operands(cell, 3, 5, 4)
     ours, composed = (differentiated(f, inputs) for f in (recurrent(cell, *inputs), composition(cell, None, *inputs)))

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from checks import refuses
 
 import minigrad as mg
 from minigrad import optim
@@ -459,5 +460,4 @@ def test_one_cycle_ends():
     scheduler = ours.OneCycleLR(one(), 1.0, 10)
     for _ in range(10):
         scheduler.step()
-    with pytest.raises(ValueError, match=r"\[OneCycleLR\] expected at most 10 steps"):
-        scheduler.step()
+    refuses(ValueError, "OneCycleLR", "expected at most 10 steps", scheduler.step)

@@ -11,6 +11,7 @@ import joblib
 import numpy as np
 import pytest
 import safetensors
+from checks import refuses
 from safetensors.numpy import save_file
 
 import minigrad as mg
@@ -127,10 +128,7 @@ def test_integers_are_read_in_wider_dtypes(monkeypatch):
     mg.save(arrays, "b")
     assert {name: x.tolist() for name, x in mg.load("b").items()} == {name: x.tolist() for name, x in arrays.items()}
     save_file({"x": np.array([2**63], np.uint64)}, "a")
-    with pytest.raises(
-        ValueError, match=r"^\[load\] a: 'x' .*: expected integers below 2\*\*63, got 9223372036854775808"
-    ):
-        mg.load("a")
+    refuses(ValueError, "load", ["a: 'x'", ": expected integers below 2**63, got 9223372036854775808"], mg.load, "a")
     with pytest.raises(TypeError, match=r"^\[save\] 'x': .* got values from 9223372036854775808"):
         mg.save({"x": np.array([2**63], np.uint64)}, "b")
 
@@ -183,5 +181,4 @@ def test_arrays_that_are_saved():
     mg.save_checkpoint("a", x={"y": np.ones(2, np.uint8)}, number=np.float64(0.5))
     loaded = mg.load_checkpoint("a")
     assert (loaded["x"]["y"].tolist(), loaded["number"]) == ([1, 1], 0.5)
-    with pytest.raises(TypeError, match=r"^\[save_checkpoint\] x.0: .*got ndarray of <U1"):
-        mg.save_checkpoint("a", x=[np.array("a")])
+    refuses(TypeError, "save_checkpoint", ["x.0:", "got ndarray of <U1"], mg.save_checkpoint, "a", x=[np.array("a")])

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from checks import refuses
 
 from minigrad import viz
 
@@ -121,8 +122,7 @@ def test_without_matplotlib(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", absent)
-    with pytest.raises(ImportError, match=r"\[curves\] .*: pip install matplotlib"):
-        viz.curves({"a": [1, 2]})
+    refuses(ImportError, "curves", ": pip install matplotlib", viz.curves, {"a": [1, 2]})
 
 
 def test_errors():

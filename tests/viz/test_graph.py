@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from checks import doubling
+from checks import doubling, refuses
 
 import minigrad as mg
 from minigrad import nn, viz
@@ -324,14 +324,12 @@ def test_light_and_dark():
 
 def test_errors():
     x = mg.ones(2, requires_grad=True)
-    with pytest.raises(TypeError, match=r"\[graph\] expected a tensor, got list"):
-        viz.graph([x])
+    refuses(TypeError, "graph", "expected a tensor, got list", viz.graph, [x])
     with pytest.raises(
         mg.GradientError, match=r"\[graph\] expected a tensor that depends on something .* got one of shape \(2,\)"
     ):
         viz.graph(mg.ones(2))
-    with pytest.raises(ValueError, match=r"\[graph\] expected max_nodes of 3 or more, got 2"):
-        viz.graph(x.exp(), max_nodes=2)
+    refuses(ValueError, "graph", "expected max_nodes of 3 or more, got 2", viz.graph, x.exp(), max_nodes=2)
 
 
 NAMES = [

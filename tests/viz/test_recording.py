@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from checks import told_to
+from checks import refuses, told_to
 from pages import shown
 
 import minigrad as mg
@@ -54,8 +54,7 @@ def test_recordings_nest_and_give_the_thread_back():
     assert listener.last_listener() is None
     with pytest.raises(RuntimeError, match=r"\[record\] expected a block that is not open yet"), outer, outer:
         pass
-    with pytest.raises(RuntimeError, match=r"\[record\] expected a block that is open"):
-        viz.record().__exit__(None, None, None)
+    refuses(RuntimeError, "record", "expected a block that is open", viz.record().__exit__, None, None, None)
     assert listener.last_listener() is None
 
 
@@ -91,8 +90,7 @@ def test_a_listener_that_came_during_a_recording_goes_on_listening():
     assert late.heard == ["exp", "sin", "cos"]
     assert first.heard == ["exp", "sin", "cos", "sinh"]
     assert len(recording.values) == 2
-    with pytest.raises(RuntimeError, match=r"\[stop_listening\] expected a listener of this thread"):
-        listener.stop_listening(late)
+    refuses(RuntimeError, "stop_listening", "expected a listener of this thread", listener.stop_listening, late)
 
 
 def test_a_profile_sees_what_follows_a_recording_in_another_thread():
