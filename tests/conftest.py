@@ -54,7 +54,7 @@ def device(request):
 @pytest.fixture(scope="module")
 def browser():
     """Headless Chromium, for the tests of one file."""
-    from checks import start_browser
+    from browsers import start_browser
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
@@ -83,8 +83,8 @@ def pytest_generate_tests(metafunc):
 # Files and tests that the quick set leaves out whole: they need Sphinx, a browser, CuPy, NVRTC or other compilers, or take
 # long and are made of what other tests check one by one.
 FULL_FILES = {
-    "api/test_pytorch_scripts.py", "cuda/test_cupy.py", "cuda/test_nvrtc.py", "docs/test_figures.py",
-    "docs/test_site.py", "packaging/test_portability.py", "viz/test_explore_page.py",
+    "api/test_pytorch_scripts.py", "cuda/test_cupy.py", "cuda/test_nvrtc.py", "docs/test_figure_use.py",
+    "docs/test_figures.py", "docs/test_site.py", "packaging/test_portability.py", "viz/test_explore_page.py",
 }  # fmt: skip
 FULL_TESTS = {"test_minigrad_holds"}
 # Slow tests whose cases show the same in several places: the quick set has the first case.

@@ -1,12 +1,9 @@
 """recompute: bits, memory, derivatives of every order, and what a second run repeats.
 
-What it refuses is in test_recompute_refusals.py.
+What it refuses is in test_recompute_refusals.py, what threads do in test_recompute_threads.py.
 """
 
-import faulthandler
 import gc
-import os
-import threading
 from functools import partial
 
 import numpy as np
@@ -360,33 +357,6 @@ def test_buffers_move_once(how, rng):
     assert found[1][-1].item() == 3
 
 
-def test_random_numbers_of_other_threads():
-    """Each thread's second run repeats its own numbers, whatever others draw meanwhile."""
-    wrong, done = [], threading.Event()
-
-    def draw():
-        while not done.is_set():
-            mg.random.uniform(shape=7)
-
-    def work():
-        for _ in range(50):
-            x = mg.ones(1000, requires_grad=True)
-            y = mg.recompute(nn.Dropout(0.5))(x)
-            y.sum().backward()
-            if y.tolist() != x.grad.tolist():
-                wrong.append(1)
-
-    others = [threading.Thread(target=draw)]
-    workers = [threading.Thread(target=work) for _ in range(3)]
-    for thread in others + workers:
-        thread.start()
-    for thread in workers:
-        thread.join()
-    done.set()
-    others[0].join()
-    assert not wrong
-
-
 def test_the_generator_goes_on():
     """Seeding and drawing in f has its effect once."""
     states = []
@@ -404,63 +374,6 @@ def test_the_generator_goes_on():
         y.sum().backward()
         states.append((mg.random.get_state(), y.tolist(), x.grad.tolist()))
     assert states[0] == states[1]
-
-
-def test_backward_in_another_thread(rng):
-    x = leaf(*rng.standard_normal(3))
-    y = mg.recompute(lambda x: mg.recompute(mg.exp)(x) * x)(x).sum()
-    thread = threading.Thread(target=y.backward)
-    thread.start()
-    thread.join()
-    np.testing.assert_allclose(array(x.grad), np.exp(array(x)) * (1 + array(x)))
-
-
-def test_passes_of_two_threads(rng):
-    for _ in range(20):
-        a, b = leaf(*rng.standard_normal(3)), leaf(*rng.standard_normal(3))
-        y, z = mg.recompute(lambda a, b: (mg.exp(a), mg.exp(b)))(a, b)
-        y, z = y * 2, z * 2
-        threads = [threading.Thread(target=r.sum().backward, kwargs={"retain_graph": True}) for r in (y, z)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        np.testing.assert_allclose(array(a.grad), 2 * np.exp(array(a)))
-        np.testing.assert_allclose(array(b.grad), 2 * np.exp(array(b)))
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_fork_during_a_second_run():
-    """The child ends the other thread's second run, and runs the function itself."""
-    x, n = leaf(1.0, 2.0), mg.zeros(2, dtype="float64")
-    calls, inside, done = [], threading.Event(), threading.Event()
-
-    def f(x):
-        calls.append(1)
-        n.__iadd__(1)
-        y = mg.exp(x) * (n * 1)
-        if len(calls) == 2:
-            inside.set()
-            done.wait(20)
-        return y
-
-    y = mg.recompute(f)(x)
-    n.copy_(mg.full(2, 5.0))
-    thread = threading.Thread(target=lambda: mg.grad((y * 2).sum(), x, retain_graph=True))
-    thread.start()
-    inside.wait(10)
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            faulthandler.dump_traceback_later(10, exit=True)
-            before, g = n.tolist(), mg.grad(y.sum(), x)
-            code = 0 if before == n.tolist() == [5, 5] and np.allclose(array(g), np.exp([1, 2])) else 2
-        finally:
-            os._exit(code)
-    done.set()
-    thread.join()
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def test_calls_of_f():

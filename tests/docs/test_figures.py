@@ -1,139 +1,20 @@
-"""The figures that a reader can touch: their numbers against minigrad's, and their use by keyboard, finger and eye."""
+"""The figures that a reader can touch show the numbers of minigrad, whatever is set, typed or misspelt."""
 
 import math
-import os
 import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from checks import no_browser, open_tab
+from browsers import no_browser
+from figure_pages import attributes, number, numbers, tensor
 from test_site import DOCS, pytestmark  # noqa: F401
 
 import minigrad as mg
 from minigrad import nn
 from minigrad.nn import functional as F
 
-FIGURES = {
-    name: path.relative_to(DOCS).with_suffix("")
-    for path in sorted(DOCS.rglob("*.md"))
-    for name in re.findall(r'^<div data-figure="(\w+)">$', path.read_text(encoding="utf-8"), re.MULTILINE)
-}
 if missing := no_browser():
     pytest.skip(f"figures are tested in a browser: there is not {missing}", allow_module_level=True)
-
-# The color of each text in a figure, and what is painted under it, as [text, red, green, blue, red, green, blue].
-INKS = """() => {
-  const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const rgba = (color) => {
-    context.clearRect(0, 0, 1, 1);
-    context.fillStyle = color;
-    context.fillRect(0, 0, 1, 1);
-    return [...context.getImageData(0, 0, 1, 1).data];
-  };
-  const over = (top, below) => below.map((value, k) => value + (top[k] - value) * top[3] / 255);
-  const ground = (e) => e ? over(rgba(getComputedStyle(e).backgroundColor), ground(e.parentElement)) : [255, 255, 255];
-  const box = document.querySelector("[data-figure]"), found = [];
-  const walker = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
-  const seen = [...box.querySelectorAll("input[type=text], button")];
-  while (walker.nextNode()) if (walker.currentNode.data.trim()) seen.push(walker.currentNode.parentElement);
-  for (const e of seen) {
-    if (e.closest(":disabled, .hidden")) continue;
-    const below = ground(e), style = getComputedStyle(e);
-    found.push([e.textContent || e.value, ...over(rgba(e.closest("svg") ? style.fill : style.color), below), ...below]);
-  }
-  return found;
-}"""
-SHOW = """([name, theme]) => {
-  document.body.dataset.theme = theme;
-  const box = document.querySelector("[data-figure]");
-  box.replaceChildren();
-  figures[name].show(box);
-}"""
-
-
-def luminance(color):
-    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in np.array(color) / 255]
-    return np.dot([0.2126, 0.7152, 0.0722], linear)
-
-
-def number(text):
-    """The number that a figure shows."""
-    return float(text.replace("−", "-").replace("∞", "inf"))
-
-
-def numbers(locator):
-    return np.array([number(text) for text in locator.all_inner_texts()])
-
-
-def attributes(locator, *names):
-    """Numbers among the attributes of elements, a row for each element."""
-    return np.array(
-        locator.evaluate_all("(all, names) => all.map((e) => names.map((name) => +e.getAttribute(name)))", names)
-    )
-
-
-def tensor(values, **options):
-    return mg.tensor(np.asarray(values, dtype="float64"), **options)
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The pages with figures and one without, built by the site's configuration, without running their cells."""
-    folder = tmp_path_factory.mktemp("figures")
-    for page in (*FIGURES.values(), Path("index"), Path("start/index")):
-        (folder / "src" / page).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(DOCS / page.with_suffix(".md"), folder / "src" / page.with_suffix(".md"))
-    command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", "-c", DOCS, "-D", "nb_execution_mode=off"]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    built = subprocess.run(
-        [*command, folder / "src", folder / "html"], env=os.environ | {"PATH": path}, capture_output=True, text=True
-    )
-    assert built.returncode == 0, built.stderr
-    return folder / "html"
-
-
-@pytest.fixture(scope="module")
-def pages(browser, site):
-    """Open the page of a figure, once for all tests; return it and the list of its troubles."""
-    tabs, troubles = {}, []
-
-    def page(name, scripts):
-        if (name, scripts) not in tabs:
-            address = (site / FIGURES[name]).with_suffix(".html").as_uri()
-            tabs[name, scripts] = open_tab(browser, address, troubles, java_script_enabled=scripts)
-            tabs[name, scripts].set_default_timeout(5000)
-        return tabs[name, scripts], troubles
-
-    yield page
-    for tab in tabs.values():
-        tab.context.close()
-
-
-@pytest.fixture
-def visit(pages):
-    """Show a figure as a page shows it at first; errors of its script and network requests fail the test."""
-    found = []
-
-    def show(name, scripts=True, width=1280, dark=False, theme="auto"):
-        tab, troubles = pages(name, scripts)
-        found.append(troubles)
-        tab.set_viewport_size({"width": width, "height": 844})
-        tab.emulate_media(color_scheme="dark" if dark else "light")
-        if scripts:
-            tab.wait_for_selector("[data-figure].live")
-            tab.evaluate(SHOW, [name, theme])
-        return tab
-
-    yield show
-    assert not any(found)
-
-
-each_figure = pytest.mark.parametrize("name", FIGURES)
-
 
 # ── the same numbers as minigrad's ────────────────────────────────────────────────────────────────
 
@@ -473,110 +354,7 @@ def test_values_that_are_no_numbers_are_shown_as_such(visit):
     assert found == {"error": "L: expected at most 80 characters, got 5001."}
 
 
-# ── every figure, whatever it shows ───────────────────────────────────────────────────────────────
-
-
-def test_every_figure_has_a_script_and_the_other_way_round():
-    scripts = {path.stem for path in (DOCS / "_static" / "figures").glob("*.js")}
-    assert scripts == {"shared", *FIGURES}
-    assert len(FIGURES) >= 5
-
-
-@each_figure
-def test_scripts_are_loaded_where_they_are_needed(site, name):
-    loaded = re.findall(r"figures/(\w+)\.js", (site / FIGURES[name]).with_suffix(".html").read_text(encoding="utf-8"))
-    assert loaded == ["shared", name]
-    assert "figures/" not in (site / "start" / "index.html").read_text(encoding="utf-8")
-
-
-@each_figure
-def test_every_control_has_a_name(visit, name):
-    controls = re.findall(
-        r"- (slider|textbox|radio|button|group|img|table)\b(.*)", visit(name).locator("[data-figure]").aria_snapshot()
-    )
-    assert controls
-    assert not [kind for kind, rest in controls if kind != "table" and not rest.startswith(' "')]
-
-
-@each_figure
-def test_keys_reach_and_change_every_control(visit, name):
-    tab = visit(name)
-    box = tab.locator("[data-figure]")
-    sequence = "[...document.querySelectorAll('[data-figure] :is(input, button):enabled')]"
-    for index, kind in enumerate(tab.evaluate(f"{sequence}.map((e) => e.type)")):
-        control = tab.locator("[data-figure] :is(input, button):enabled").nth(index)
-        if kind == "radio":
-            continue
-        control.focus()
-        if kind == "button":
-            tab.keyboard.press("Enter")
-        elif kind == "range" or control.get_attribute("inputmode"):
-            was, shown = float(control.input_value()), box.inner_text()
-            down = float(control.get_attribute("max") or np.inf) == was
-            tab.keyboard.press("ArrowDown" if down else "ArrowUp")
-            assert (float(control.input_value()) < was) is down
-            assert float(control.input_value()) != was
-            assert box.inner_text() != shown
-        else:
-            tab.keyboard.press("End")
-            tab.keyboard.type(" * a")
-            assert control.input_value().endswith("* a")
-    for group in tab.locator("[data-figure] fieldset:enabled").all():
-        before = group.locator("input:checked").input_value()
-        group.locator("input:checked").focus()
-        tab.keyboard.press("ArrowRight")
-        assert group.locator("input:checked").input_value() != before
-
-    # Tab passes through all of them in their order, once per group of radio buttons
-    stops = tab.evaluate(f"{sequence}.filter((e) => e.type !== 'radio' || e.checked).length")
-    tab.locator("[data-figure] :is(input:not([type=radio]), input:checked, button):enabled").first.focus()
-    for _ in range(stops - 1):
-        tab.keyboard.press("Tab")
-        assert tab.evaluate("document.activeElement.matches('[data-figure] *')")
-        assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
-    tab.keyboard.press("Tab")
-    assert not tab.evaluate("document.activeElement.matches('[data-figure] *')")
-
-
-@each_figure
-@pytest.mark.parametrize("scheme", ["light", "dark", "switched to dark"])
-def test_texts_can_be_read(visit, name, scheme):
-    tab = visit(name, dark=scheme == "dark", theme="dark" if "switched" in scheme else "auto")
-    tab.locator("[data-figure] :is(input, button)").first.focus()
-    inks = tab.evaluate(INKS)
-    assert len(inks) > 8
-    fields = tab.locator("[data-figure] input[type=text]")
-    if fields.count():  # also what is said about bad input
-        fields.first.fill("?")
-        assert tab.locator(".says.wrong").count() == 1
-        inks += tab.evaluate(INKS)
-    faint = []
-    for text, *colors in inks:
-        levels = sorted([luminance(colors[:3]), luminance(colors[3:])])
-        if (levels[1] + 0.05) / (levels[0] + 0.05) < 4.5:
-            faint.append((text, colors))
-    assert not faint
-    ground = np.mean([luminance(colors[3:]) for _, *colors in inks])
-    assert ground < 0.1 if "dark" in scheme else ground > 0.6
-
-
-@each_figure
-def test_it_fits_a_phone(visit, name):
-    tab = visit(name, width=390)
-    assert tab.evaluate("document.documentElement.scrollWidth") == 390
-    right = "(box) => Math.max(...[box, ...box.querySelectorAll('*')].map((e) => e.getBoundingClientRect().right))"
-    assert tab.locator("[data-figure]").evaluate(right) <= 390
-    small = "(box) => [...box.querySelectorAll('svg')].filter((e) => e.getBoundingClientRect().width < 310).length"
-    assert tab.locator("[data-figure]").evaluate(small) == 0
-
-
-@each_figure
-def test_without_javascript_it_says_what_it_shows(visit, name):
-    box = visit(name, scripts=False, width=390).locator("[data-figure]")
-    assert box.locator("input, svg").count() == 0
-    assert len(box.inner_text().split()) > 20
-    assert box.locator("table").count() == 1
-    assert box.bounding_box()["x"] + box.bounding_box()["width"] <= 390
+# ── without JavaScript ───────────────────────────────────────────────────────────────────────────
 
 
 def still(visit, name):

@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 import pytest
-from checks import no_browser, start_browser
+from browsers import no_browser, start_browser
 from public_names import NAMES
 
 import minigrad as mg

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from checks import no_browser, open_tab
+from browsers import no_browser, open_tab
 from pages import content
 
 import minigrad as mg
