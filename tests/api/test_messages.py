@@ -81,78 +81,40 @@ def leaf(*shape):
     return mg.ones(shape, requires_grad=True)
 
 
+def each(functions, error, parts, *arguments, **options):
+    """The same arguments are refused by several functions."""
+    return [(name, error, parts, lambda f=f: f(*arguments, **options)) for name, f in functions.items()]
+
+
+SHAPED = {
+    "zeros": mg.zeros, "ones": mg.ones, "empty": mg.empty, "full": lambda shape, **o: mg.full(shape, 1.0, **o),
+    "uniform": lambda shape, **o: mg.random.uniform(shape=shape, **o), "normal": lambda shape, **o: mg.random.normal(shape=shape, **o),
+}  # fmt: skip
+DATA = {"tensor": mg.tensor, "asarray": mg.asarray}
+MAKERS = SHAPED | DATA | {"eye": mg.eye, "arange": mg.arange, "linspace": lambda n, **o: mg.linspace(0, 1, n, **o)}
+LIKE = {f"{name}_like": getattr(mg, f"{name}_like") for name in ("zeros", "ones", "empty")}
+RANDINT = {"randint": lambda shape, **o: mg.random.randint(0, 2, shape, **o)}
+
 # (operation, exception, parts of the message, call)
 CREATION = [
-    *(
-        (name, TypeError, [DTYPES, "'int7'"], lambda f=f: f(3, dtype="int7"))
-        for name, f in [
-            ("zeros", mg.zeros),
-            ("ones", mg.ones),
-            ("empty", mg.empty),
-            ("full", lambda n, dtype: mg.full(n, 1.0, dtype=dtype)),
-            ("eye", mg.eye),
-            ("arange", mg.arange),
-            ("linspace", lambda n, dtype: mg.linspace(0, 1, n, dtype=dtype)),
-            ("tensor", mg.tensor),
-            ("asarray", mg.asarray),
-            ("uniform", lambda n, dtype: mg.random.uniform(shape=n, dtype=dtype)),
-            ("normal", lambda n, dtype: mg.random.normal(shape=n, dtype=dtype)),
-            ("astype", lambda n, dtype: mg.astype(X, dtype)),
-            ("sum", lambda n, dtype: mg.sum(X, dtype=dtype)),
-            ("prod", lambda n, dtype: mg.prod(X, dtype=dtype)),
-            ("cumulative_sum", lambda n, dtype: mg.cumulative_sum(V, dtype=dtype)),
-            ("to", lambda n, dtype: X.to(dtype)),
-            *(
-                (f"{n}_like", lambda _, dtype, n=n: getattr(mg, f"{n}_like")(X, dtype=dtype))
-                for n in ("zeros", "ones", "empty")
-            ),
-        ]
+    *each(MAKERS, TypeError, [DTYPES, "'int7'"], 3, dtype="int7"),
+    *each(
+        LIKE | {name: getattr(mg, name) for name in ("sum", "prod", "astype")},
+        TypeError,
+        [DTYPES, "'int7'"],
+        X,
+        dtype="int7",
     ),
-    *(
-        (name, ValueError, [DEVICE, "'tpu'"], lambda f=f: f(3, device="tpu"))
-        for name, f in [
-            ("zeros", mg.zeros),
-            ("ones", mg.ones),
-            ("empty", mg.empty),
-            ("full", lambda n, device: mg.full(n, 1.0, device=device)),
-            ("eye", mg.eye),
-            ("arange", mg.arange),
-            ("linspace", lambda n, device: mg.linspace(0, 1, n, device=device)),
-            ("tensor", mg.tensor),
-            ("asarray", mg.asarray),
-            ("uniform", lambda n, device: mg.random.uniform(shape=n, device=device)),
-            ("normal", lambda n, device: mg.random.normal(shape=n, device=device)),
-            ("randint", lambda n, device: mg.random.randint(0, n, device=device)),
-            ("permutation", mg.random.permutation),
-            ("full_like", lambda n, device: mg.full_like(X, n, device=device)),
-        ]
-    ),
+    ("cumulative_sum", TypeError, [DTYPES, "'int7'"], lambda: mg.cumulative_sum(V, dtype="int7")),
+    ("to", TypeError, [DTYPES, "'int7'"], lambda: X.to("int7")),
+    *each(MAKERS | RANDINT | {"permutation": mg.random.permutation}, ValueError, [DEVICE, "'tpu'"], 3, device="tpu"),
+    ("full_like", ValueError, [DEVICE, "'tpu'"], lambda: mg.full_like(X, 3, device="tpu")),
     ("to", ValueError, [DEVICE, "'cuda:x'"], lambda: X.to("cuda:x")),
     ("zeros", ValueError, [DEVICE, "7"], lambda: mg.zeros(3, device=7)),
-    *(
-        (name, ValueError, ["-2", "axis 1"], lambda f=f: f((3, -2)))
-        for name, f in [
-            ("zeros", mg.zeros),
-            ("ones", mg.ones),
-            ("empty", mg.empty),
-            ("full", lambda shape: mg.full(shape, 1.0)),
-            ("uniform", lambda shape: mg.random.uniform(shape=shape)),
-            ("normal", lambda shape: mg.random.normal(shape=shape)),
-            ("randint", lambda shape: mg.random.randint(0, 2, shape)),
-        ]
-    ),
-    *(
-        (name, TypeError, ["integers", "1.5"], lambda f=f: f((3, 1.5)))
-        for name, f in [
-            ("zeros", mg.zeros),
-            ("ones", mg.ones),
-            ("empty", mg.empty),
-            ("full", lambda shape: mg.full(shape, 1.0)),
-            ("uniform", lambda shape: mg.random.uniform(shape=shape)),
-            ("randint", lambda shape: mg.random.randint(0, 2, shape)),
-            ("reshape", lambda shape: mg.reshape(X, shape)),
-            ("broadcast_to", lambda shape: mg.broadcast_to(X, shape)),
-        ]
+    *each(SHAPED | RANDINT, ValueError, ["-2", "axis 1"], (3, -2)),
+    *each(SHAPED | RANDINT, TypeError, ["integers", "1.5"], (3, 1.5)),
+    *each(
+        {name: getattr(mg, name) for name in ("reshape", "broadcast_to")}, TypeError, ["integers", "1.5"], X, (3, 1.5)
     ),
     ("zeros", TypeError, ["integers", "'ab'"], lambda: mg.zeros("ab")),
     ("zeros", ValueError, ["8 axes", "9"], lambda: mg.zeros((1,) * 9)),
@@ -160,36 +122,13 @@ CREATION = [
     ("full", OverflowError, ["int32", str(1 << 40)], lambda: mg.full((2,), 1 << 40, dtype="int32")),
     ("full", TypeError, "str", lambda: mg.full(2, "a")),
     ("full_like", TypeError, ["int64", "0.5"], lambda: mg.full_like(I, 0.5)),
-    *(
-        (
-            f"{name}_like",
-            TypeError,
-            "list",
-            lambda name=name: getattr(mg, f"{name}_like")([1.0], *[0] * (name == "full")),
-        )
-        for name in ("zeros", "ones", "empty", "full")
+    *each(LIKE, TypeError, "list", [1.0]),
+    ("full_like", TypeError, "list", lambda: mg.full_like([1.0], 0)),
+    *each(DATA | {"zeros": mg.zeros}, TypeError, "int64", 3, dtype="int64", requires_grad=True),
+    *each(
+        DATA | {"Tensor": mg.Tensor, "add": lambda a: mg.add(X, a)}, TypeError, [DTYPES, "int8"], np.ones(3, np.int8)
     ),
-    *(
-        (name, TypeError, "int64", lambda f=f: f(3, dtype="int64", requires_grad=True))
-        for name, f in [
-            ("zeros", mg.zeros),
-            ("tensor", mg.tensor),
-            ("asarray", mg.asarray),
-        ]
-    ),
-    *(
-        (name, TypeError, [DTYPES, "int8"], lambda f=f: f(np.ones(3, np.int8)))
-        for name, f in [
-            ("tensor", mg.tensor),
-            ("asarray", mg.asarray),
-            ("Tensor", mg.Tensor),
-            ("add", lambda a: mg.add(X, a)),
-        ]
-    ),
-    *(
-        (name, ValueError, "list", lambda f=f: f([[1.0], [1.0, 2.0]]))
-        for name, f in [("tensor", mg.tensor), ("asarray", mg.asarray)]
-    ),
+    *each(DATA, ValueError, "list", [[1.0], [1.0, 2.0]]),
     ("tensor", TypeError, "object", lambda: mg.tensor(object())),
     ("tensor", TypeError, "<U1", lambda: mg.tensor(["a", "b"], dtype="float32")),
     ("from_dlpack", TypeError, "list", lambda: mg.from_dlpack([1.0])),
@@ -248,29 +187,9 @@ IN_PLACE = [
     (I, -2, ValueError, "negative", {"**": "pow"}),
 ]
 
+BINARY = "add subtract multiply divide floor_divide remainder maximum minimum power atan2 equal less logical_and matmul"
 SHAPES = [
-    *(
-        (name, ValueError, ["(2, 3)", "(4,)"], lambda f=f: f(X, V))
-        for name, f in [
-            (n, getattr(mg, n))
-            for n in (
-                "add",
-                "subtract",
-                "multiply",
-                "divide",
-                "floor_divide",
-                "remainder",
-                "maximum",
-                "minimum",
-                "power",
-                "atan2",
-                "equal",
-                "less",
-                "logical_and",
-                "matmul",
-            )
-        ]
-    ),
+    *each({name: getattr(mg, name) for name in BINARY.split()}, ValueError, ["(2, 3)", "(4,)"], X, V),
     ("where", ValueError, ["(2, 3)", "(4,)"], lambda: mg.where(True, X, V)),
     ("clip", ValueError, ["(2, 3)", "(4,)"], lambda: mg.clip(X, V)),
     ("+=", ValueError, ["(2, 3)", "(4,)"], lambda: X.__iadd__(V)),
@@ -357,9 +276,12 @@ SHAPES = [
         ["2 channels", "(1, 2, 1, 1)", "(1, 2, 3)"],
         lambda: F.conv2d(X[None], mg.ones((1, 2, 1, 1))),
     ),
-    *(
-        (name, ValueError, ["one of 3", "axis of 2"], lambda f=f: f(X[None], 3))
-        for name, f in [("max_pool2d", F.max_pool2d), ("avg_pool2d", F.avg_pool2d)]
+    *each(
+        {name: getattr(F, name) for name in ("max_pool2d", "avg_pool2d")},
+        ValueError,
+        ["one of 3", "axis of 2"],
+        X[None],
+        3,
     ),
     ("adaptive_avg_pool2d", ValueError, "-1", lambda: F.adaptive_avg_pool2d(X[None], -1)),
     ("dropout", TypeError, "'a'", lambda: F.dropout(X, "a")),
@@ -371,49 +293,18 @@ SHAPES = [
 
 LAYER = nn.Linear(5, 2)
 LABELS = mg.tensor([0, 2])
+LABELED = {name: getattr(F, name) for name in ("cross_entropy", "nll_loss")}
+BESIDE = "mse_loss l1_loss smooth_l1_loss binary_cross_entropy binary_cross_entropy_with_logits"
 LOSSES = [
-    *(
-        (name, IndexError, ["2", "5"], lambda f=f: f(X, mg.tensor([0, 5])))
-        for name, f in [("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]
-    ),
-    *(
-        (name, ValueError, ["(3,)"], lambda f=f: f(X, mg.tensor([0, 1, 2])))
-        for name, f in [("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]
-    ),
-    *(
-        (name, TypeError, ["integer labels", "float32", "(2,)"], lambda f=f: f(X, mg.ones(2)))
-        for name, f in [("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]
-    ),
-    *(
-        (name, ValueError, ["at least one class", "(2, 0)"], lambda f=f: f(mg.ones((2, 0)), LABELS))
-        for name, f in [("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]
-    ),
-    *(
-        (name, TypeError, "int64", lambda f=f: f(X, LABELS, weight=[1, 1, 1]))
-        for name, f in [("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]
-    ),
-    *(
-        (name, ValueError, "'avg'", lambda f=f: f(X, LABELS, reduction="avg"))
-        for name, f in [("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]
-    ),
-    *(
-        (name, ValueError, ["(3,)", "(4,)"], lambda f=f: f(X, LABELS, weight=V))
-        for name, f in [("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]
-    ),
-    *(
-        (name, TypeError, "bool", lambda f=f: f(X, B))
-        for name, f in [("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]
-    ),
-    *(
-        (name, TypeError, "list", lambda f=f: f([[1.0, 2.0]], mg.tensor([0])))
-        for name, f in [
-            ("mse_loss", F.mse_loss),
-            ("l1_loss", F.l1_loss),
-            ("smooth_l1_loss", F.smooth_l1_loss),
-            ("binary_cross_entropy", F.binary_cross_entropy),
-            ("binary_cross_entropy_with_logits", F.binary_cross_entropy_with_logits),
-        ]
-    ),
+    *each(LABELED, IndexError, ["2", "5"], X, mg.tensor([0, 5])),
+    *each(LABELED, ValueError, "(3,)", X, mg.tensor([0, 1, 2])),
+    *each(LABELED, TypeError, ["integer labels", "float32", "(2,)"], X, mg.ones(2)),
+    *each(LABELED, ValueError, ["at least one class", "(2, 0)"], mg.ones((2, 0)), LABELS),
+    *each(LABELED, TypeError, "int64", X, LABELS, weight=[1, 1, 1]),
+    *each(LABELED, ValueError, "'avg'", X, LABELS, reduction="avg"),
+    *each(LABELED, ValueError, ["(3,)", "(4,)"], X, LABELS, weight=V),
+    *each(LABELED, TypeError, "bool", X, B),
+    *each({name: getattr(F, name) for name in BESIDE.split()}, TypeError, "list", [[1.0, 2.0]], mg.tensor([0])),
     ("cross_entropy", ValueError, "1.5", lambda: F.cross_entropy(X, LABELS, label_smoothing=1.5)),
     ("one_hot", TypeError, "list", lambda: F.one_hot([0, 1])),
     ("one_hot", IndexError, ["1", "2"], lambda: F.one_hot(LABELS, 2)),
