@@ -1,6 +1,7 @@
 """Normalizations, their references and their compositions."""
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -9,19 +10,24 @@ from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
 from table.entry import Op, case
 
 
-def layer_norm(x, *affine, normalized_shape, eps=1e-5, weighted=True):
+def standardized(x, axes, eps, sqrt):
+    centered = x - x.mean(axes, keepdims=True)
+    return centered / sqrt((centered * centered).mean(axes, keepdims=True) + eps)
+
+
+def layer_norm(x, *affine, normalized_shape, eps=1e-5, weighted=True, sqrt=np.sqrt):
+    """Normalize arrays, or compose the operation if `sqrt` is minigrad's, as do the functions below."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
-    axes = tuple(range(-len(shape), 0))
-    y = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+    y = standardized(x, tuple(range(-len(shape), 0)), eps, sqrt)
     for k, a in enumerate(affine):
         y = y * a if k == 0 and weighted else y + a
     return y
 
 
-def rms_norm(x, *affine, normalized_shape, eps=None):
+def rms_norm(x, *affine, normalized_shape, eps=None, sqrt=np.sqrt):
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
-    eps = np.finfo(x.dtype).eps if eps is None else eps
-    y = x / np.sqrt((x * x).mean(tuple(range(-len(shape), 0)), keepdims=True) + eps)
+    eps = float(np.finfo(str(x.dtype)).eps) if eps is None else eps
+    y = x / sqrt((x * x).mean(tuple(range(-len(shape), 0)), keepdims=True) + eps)
     return y * affine[0] if affine else y
 
 
@@ -32,20 +38,17 @@ def channels(x, *affine, weighted=True):
     return y + affine[-1] if len(affine) == 2 or (affine and not weighted) else y
 
 
-def group_norm(x, *affine, num_groups, eps=1e-5, weighted=True):
+def group_norm(x, *affine, num_groups, eps=1e-5, weighted=True, sqrt=np.sqrt):
     rows = x.reshape(x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups)
-    y = (rows - rows.mean(2, keepdims=True)) / np.sqrt(rows.var(2, keepdims=True) + eps)
-    return channels(y.reshape(x.shape), *affine, weighted=weighted)
+    return channels(standardized(rows, 2, eps, sqrt).reshape(x.shape), *affine, weighted=weighted)
 
 
-def instance_norm(x, *affine, eps=1e-5):
-    return group_norm(x, *affine, num_groups=x.shape[1], eps=eps)
+def instance_norm(x, *affine, eps=1e-5, sqrt=np.sqrt):
+    return group_norm(x, *affine, num_groups=x.shape[1], eps=eps, sqrt=sqrt)
 
 
-def batch_norm(x, *affine, eps=1e-5, weighted=True):
-    axes = (0, *range(2, x.ndim))
-    y = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
-    return channels(y, *affine, weighted=weighted)
+def batch_norm(x, *affine, eps=1e-5, weighted=True, sqrt=np.sqrt):
+    return channels(standardized(x, (0, *range(2, x.ndim)), eps, sqrt), *affine, weighted=weighted)
 
 
 def given_batch_norm(sqrt):
@@ -67,38 +70,6 @@ def torch_layer_norm(torch, x, *affine, normalized_shape, eps=1e-5, weighted=Tru
 def torch_batch_norm(torch, x, *affine, eps=1e-5, weighted=True):
     return torch.nn.functional.batch_norm(
         x, None, None, *(affine if weighted else (None, *affine)), training=True, eps=eps
-    )
-
-
-def compose_layer_norm(x, *affine, normalized_shape, eps=1e-5, weighted=True):
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
-    axes = tuple(range(-len(shape), 0))
-    centered = x - mg.mean(x, axes, keepdims=True)
-    y = centered / mg.sqrt(mg.mean(centered * centered, axes, keepdims=True) + eps)
-    for k, a in enumerate(affine):
-        y = y * a if k == 0 and weighted else y + a
-    return y
-
-
-def compose_rms_norm(x, *affine, normalized_shape, eps=None):
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
-    eps = np.finfo(str(x.dtype)).eps if eps is None else eps
-    y = x / mg.sqrt(mg.mean(x * x, tuple(range(-len(shape), 0)), keepdims=True) + float(eps))
-    return y * affine[0] if affine else y
-
-
-def compose_group_norm(x, *affine, num_groups, eps=1e-5, weighted=True):
-    rows = x.reshape(x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups)
-    centered = rows - mg.mean(rows, 2, keepdims=True)
-    y = centered / mg.sqrt(mg.mean(centered * centered, 2, keepdims=True) + eps)
-    return channels(y.reshape(x.shape), *affine, weighted=weighted)
-
-
-def compose_batch_norm(x, *affine, eps=1e-5, weighted=True):
-    axes = (0, *range(2, x.ndim))
-    centered = x - mg.mean(x, axes, keepdims=True)
-    return channels(
-        centered / mg.sqrt(mg.mean(centered * centered, axes, keepdims=True) + eps), *affine, weighted=weighted
     )
 
 
@@ -148,7 +119,7 @@ def weight_standardization(weight, eps=1e-5, dim=0, sqrt=np.sqrt):
 
 NORM = [
     Op(
-        "layer_norm", layer_norm, torch=torch_layer_norm, composition=compose_layer_norm, ulps=64,
+        "layer_norm", layer_norm, torch=torch_layer_norm, composition=partial(layer_norm, sqrt=mg.sqrt), ulps=64,
         ours=lambda x, *affine, normalized_shape, eps=1e-5, weighted=True: mg.layer_norm(
             x, normalized_shape, *(affine if weighted else (None, *affine)), eps=eps),
         cases=(
@@ -162,7 +133,7 @@ NORM = [
         ),
     ),
     Op(
-        "rms_norm", rms_norm, composition=compose_rms_norm, ulps=64,
+        "rms_norm", rms_norm, composition=partial(rms_norm, sqrt=mg.sqrt), ulps=64,
         torch=lambda torch, x, *affine, normalized_shape, eps=None: torch.nn.functional.rms_norm(
             x, (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape, *affine, eps=eps),
         ours=lambda x, *affine, normalized_shape, eps=None: mg.rms_norm(x, normalized_shape, *affine, eps=eps),
@@ -174,7 +145,7 @@ NORM = [
         ),
     ),
     Op(
-        "group_norm", group_norm, composition=compose_group_norm, ulps=64,
+        "group_norm", group_norm, composition=partial(group_norm, sqrt=mg.sqrt), ulps=64,
         # PyTorch's backward fails with a bias but no weight (2.13)
         torch=lambda torch, x, *affine, num_groups, eps=1e-5, weighted=True: channels(torch.nn.functional.group_norm(
             x, num_groups, *(affine if weighted else ()), eps=eps), *(() if weighted else affine), weighted=False),
@@ -190,7 +161,7 @@ NORM = [
     ),
     Op(
         "instance_norm", instance_norm, ulps=64,
-        composition=lambda x, *affine, eps=1e-5: compose_group_norm(x, *affine, num_groups=x.shape[1], eps=eps),
+        composition=partial(instance_norm, sqrt=mg.sqrt),
         torch=lambda torch, x, *affine, eps=1e-5: torch.nn.functional.instance_norm(x, None, None, *affine, eps=eps),
         ours=lambda x, weight=None, bias=None, eps=1e-5: mg.instance_norm(x, weight=weight, bias=bias, eps=eps),
         cases=(
@@ -199,7 +170,7 @@ NORM = [
         ),
     ),
     Op(
-        "engine.batch_norm_train", batch_norm, torch=torch_batch_norm, composition=compose_batch_norm, ulps=64,
+        "engine.batch_norm_train", batch_norm, torch=torch_batch_norm, composition=partial(batch_norm, sqrt=mg.sqrt), ulps=64,
         ours=lambda x, *affine, eps=1e-5, weighted=True: batch_norm_train(x, *(affine if weighted else (None, *affine)), eps=eps)[0],
         # a broadcast batch has no variance, so the gradient has the size of 1 / √eps
         cases=(
@@ -241,7 +212,7 @@ NORM = [
     ),
     Op(
         "adaptive_layer_norm", adaptive_layer_norm, ulps=64,
-        composition=lambda *xs, eps=1e-5: adaptive_layer_norm(*xs, eps, compose_layer_norm),
+        composition=lambda *xs, eps=1e-5: adaptive_layer_norm(*xs, eps, partial(layer_norm, sqrt=mg.sqrt)),
         torch=lambda torch, *xs, eps=1e-5: adaptive_layer_norm(
             *xs, eps, lambda *a, **options: torch_layer_norm(torch, *a, **options)),
         cases=(
@@ -270,7 +241,7 @@ NORM = [
         "deep_norm", deep_norm, ulps=64,
         ours=lambda x, branch, *affine, alpha, normalized_shape, eps=1e-5: mg.nn.functional.deep_norm(
             x, branch, alpha, normalized_shape, *affine, eps=eps),
-        composition=lambda *xs, **options: deep_norm(*xs, **options, norm=compose_layer_norm),
+        composition=lambda *xs, **options: deep_norm(*xs, **options, norm=partial(layer_norm, sqrt=mg.sqrt)),
         torch=lambda torch, *xs, **options: deep_norm(
             *xs, **options, norm=lambda *a, **more: torch_layer_norm(torch, *a, **more)),
         cases=(
