@@ -234,6 +234,6 @@ def test_every_kernel_runs_and_agrees_with_the_cpu(monkeypatch):
 
 
 @pytest.mark.skipif(cupy.__version__ != "emulated", reason="a real GPU is tested: it has its own order")
-def test_threads_may_take_turns_between_accesses_to_memory(preempted):
+def test_every_kernel_while_threads_take_turns(preempted):
     for dtype in ("int32", "float32", "float32"):
         compare(dtype)
