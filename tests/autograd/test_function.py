@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import allocated, array, refuses
+from checks import allocated, array, doubling, refuses
 from points import equals, plain, point
 
 import minigrad as mg
@@ -231,18 +231,9 @@ def test_function_takes_a_container_that_holds_itself(device):
 )
 @pytest.mark.parametrize("behind", [lambda x: x * 1, lambda x: mg.unstack(mg.stack([x, x]))[1]])
 def test_function_backward_of_the_wrong_kind(gradient, error, behind, device):
-    class Bad(mg.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 1
-
-        @staticmethod
-        def backward(ctx, g):
-            return gradient(device)
-
-    x = point(device, 1, 2)
+    x, bad = point(device, 1, 2), doubling("Bad", lambda ctx, g: gradient(device))
     with pytest.raises(error, match=r"^\[Bad\]"):
-        Bad.apply(behind(x)).sum().backward()
+        bad.apply(behind(x)).sum().backward()
     assert x.grad is None
 
 
@@ -260,18 +251,9 @@ def test_function_saved_tensor_written_since(device):
 
 
 def test_function_keeps_only_what_it_saved():
-    class Plus(mg.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x + 1
-
-        @staticmethod
-        def backward(ctx, g):
-            return g
-
     x = mg.ones(1 << 20, requires_grad=True)
     before = allocated()
-    y = Plus.apply(x * 2)
+    y = doubling("Double").apply(x + 1)
     assert mg.memory_allocated() <= before + (4 << 20) + 4096
     y += 1
     y = y.sum()
@@ -407,20 +389,15 @@ def test_grad_of_the_same_graph_inside_backward(device):
     y, other = h * h, mg.unstack(h)
     found = []
 
-    class Again(mg.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 1
-
-        @staticmethod
-        def backward(ctx, g):
-            with mg.enable_grad():
-                found.append(mg.grad(y.sum() + other[1], x))
-                (y.sum() * 3).backward()
-            return g
+    @mg.enable_grad()
+    def differentiate_again(ctx, g):
+        found.append(mg.grad(y.sum() + other[1], x))
+        (y.sum() * 3).backward()
+        return g
 
     # y and the pieces have gathered a gradient when the inner pass reaches them: their makers are visited after Again
-    (Again.apply(y * 1).sum() + y.sum() + 10 * other[0] + other[1]).backward()
+    again = doubling("Again", differentiate_again, lambda ctx, x: x * 1)
+    (again.apply(y * 1).sum() + y.sum() + 10 * other[0] + other[1]).backward()
     equals(found[0], [8, 18])
     equals(x.grad, [3 * 8 + 16 + 20, 3 * 16 + 32 + 2])
 
@@ -429,22 +406,11 @@ def test_failure_of_a_grad_inside_backward(device):
     x = point(device, 1, 2)
     y = x * x
 
-    class Fails(mg.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 1
+    @mg.enable_grad()
+    def fail_within(ctx, g):
+        mg.grad(doubling("Breaks", lambda ctx, g: 1 / 0).apply(y).sum(), x)
 
-        @staticmethod
-        def backward(ctx, g):
-            with mg.enable_grad():
-                mg.grad(Breaks.apply(y).sum(), x)
-
-    class Breaks(Fails):
-        @staticmethod
-        def backward(ctx, g):
-            raise ZeroDivisionError
-
-    z = Fails.apply(y).sum() + y.sum()
+    z = doubling("Fails", fail_within).apply(y).sum() + y.sum()
     with pytest.raises(ZeroDivisionError):
         z.backward()
     assert mg.is_grad_enabled()

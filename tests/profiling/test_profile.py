@@ -11,7 +11,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from checks import Cube, named
+from checks import Cube, doubling, named
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -140,28 +140,12 @@ def test_a_function_of_ones_own():
 
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_a_function_inside_of_another_is_a_part_of_it(requires_grad):
-    class Double(mg.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x + x
-
-        @staticmethod
-        def backward(ctx, g):
-            return 2 * g
-
-    class Outer(mg.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return Double.apply(x.exp()).sin()
-
-        @staticmethod
-        def backward(ctx, g):
-            return g
-
+    double = doubling("Double", forward=lambda ctx, x: x + x)
+    outer = doubling("Outer", forward=lambda ctx, x: double.apply(x.exp()).sin())
     x = mg.ones(3, requires_grad=requires_grad)
     with mg.profile() as p:
-        Outer.apply(x)
-        Double.apply(x)
+        outer.apply(x)
+        double.apply(x)
     assert named(p, "forward") == [("Outer", "exp"), ("Outer", "add"), ("Outer", "sin"), ("Double", "add")]
     assert len({event.call for event in p.events}) == 2
     assert named(p, "other") == []

@@ -7,7 +7,7 @@ import weakref
 from collections import Counter
 
 import pytest
-from checks import named, told_to
+from checks import doubling, named, told_to
 
 import minigrad as mg
 from minigrad.engine import listener
@@ -52,21 +52,13 @@ def test_an_error_in_the_block_ends_the_profile():
 
 
 def test_an_error_in_a_kernel_or_in_backward_is_survived():
-    class Broken(mg.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 2.0
-
-        @staticmethod
-        def backward(ctx, g):
-            raise ZeroDivisionError
-
+    broken = doubling("Broken", lambda ctx, g: 1 / 0)
     x = mg.ones(3, requires_grad=True)
     with mg.profile() as p:
         with pytest.raises(IndexError):
             mg.take(mg.ones(3), mg.tensor([5]))
         with pytest.raises(ZeroDivisionError):
-            Broken.apply(x).sum().backward()
+            broken.apply(x).sum().backward()
         (x.exp() * x).sum().backward()
     assert named(p, "forward")[-3:] == [("exp", "exp"), ("multiply", "mul"), ("sum", "sum")]
     assert {op for op, _ in named(p, "backward")[-3:]} == {"multiply", "exp"}
@@ -75,20 +67,15 @@ def test_an_error_in_a_kernel_or_in_backward_is_survived():
 def test_a_node_that_raised_is_left_when_the_next_pass_begins():
     """A loop that catches the error starts both passes from the same place, over one tape or over two."""
 
-    class Once(mg.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.detach()
+    def fail_once(ctx, g):
+        if not raised:
+            raised.append(True)
+            raise ZeroDivisionError
+        return g
 
-        @staticmethod
-        def backward(ctx, g):
-            if not raised:
-                raised.append(True)
-                raise ZeroDivisionError
-            return g
-
+    once = doubling("Once", fail_once, lambda ctx, x: x.detach())
     x, y = mg.ones(3, requires_grad=True), mg.ones(3, requires_grad=True)
-    one, raising, other = mg.ones(()), Once.apply(y.exp()).sin().sum(), x.tanh().sum()
+    one, raising, other = mg.ones(()), once.apply(y.exp()).sin().sum(), x.tanh().sum()
     first = [("sin", "cos"), ("sin", "mul")]
     for second, after in ((raising, [*first, ("exp", "mul")]), (other, [("tanh", "tanh_grad")])):
         raised = []
@@ -107,18 +94,12 @@ def test_passes_inside_of_a_backward_count_for_its_node():
     older = z.tanh().sum()
     one = mg.ones(())
 
-    class Nesting(mg.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.detach()
-
-        @staticmethod
-        def backward(ctx, g):
-            mg.grad(older, [z], one, retain_graph=True)
-            return g * g
+    def nest(ctx, g):
+        mg.grad(older, [z], one, retain_graph=True)
+        return g * g
 
     x = mg.ones(3, requires_grad=True)
-    y = Nesting.apply(x.exp()).sum()
+    y = doubling("Nesting", nest, lambda ctx, x: x.detach()).apply(x.exp()).sum()
     with mg.profile() as p:
         y.backward(one)
     assert named(p, "backward") == [("Nesting", "tanh_grad"), ("Nesting", "mul"), ("exp", "mul")]
