@@ -232,12 +232,12 @@ CALLS = [
     lambda f, x, y: f(x.shape, 1.0, like=x),
     lambda f, x, y: f(y, weights=x),
 ]  # fmt: skip
-# Of these, NumPy's results are strings, bools, integers or types, which have no gradient.
+# NumPy's results of these are strings, bools, integers or types, which have no gradient.
 WITHOUT_GRADIENT = {"shape", "ndim", "size", "isrealobj", "iscomplexobj", *numpy_protocol.CONSTANT.split()}
 
 
 def parts(value):
-    """What a result consists of."""
+    """The parts of a result."""
     return [p for v in value for p in parts(v)] if isinstance(value, list | tuple) else [value]
 
 

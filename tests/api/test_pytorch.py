@@ -1,4 +1,4 @@
-"""What PyTorch's users type: it works with PyTorch's result and gradients, or the error says what to write instead."""
+"""PyTorch's spellings work with PyTorch's result and gradients, or their errors say what to write instead."""
 
 import copy
 import importlib

@@ -15,7 +15,7 @@ FACTOR = 1.0  # changed by a test
 
 
 class Scaled(nn.Module):
-    """What its methods read is not read by `forward`, which the tests do not call."""
+    """Its methods read what `forward` does not, which the tests do not call."""
 
     shared = 1.0
 

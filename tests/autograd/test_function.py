@@ -229,11 +229,11 @@ def test_function_takes_a_container_that_holds_itself(device):
         (lambda device: 1.0, TypeError),
     ],
 )
-@pytest.mark.parametrize("behind", [lambda x: x * 1, lambda x: mg.unstack(mg.stack([x, x]))[1]])
-def test_function_backward_of_the_wrong_kind(gradient, error, behind, device):
+@pytest.mark.parametrize("before", [lambda x: x * 1, lambda x: mg.unstack(mg.stack([x, x]))[1]])
+def test_function_backward_of_the_wrong_kind(gradient, error, before, device):
     x, bad = point(device, 1, 2), doubling("Bad", lambda ctx, g: gradient(device))
     with pytest.raises(error, match=r"^\[Bad\]"):
-        bad.apply(behind(x)).sum().backward()
+        bad.apply(before(x)).sum().backward()
     assert x.grad is None
 
 

@@ -28,7 +28,7 @@ def test_grad_shapes_of_the_result(device):
     assert len(found) == 1
 
 
-def test_grad_of_intermediates_and_what_lies_behind_them(device):
+def test_grad_of_intermediates_and_of_their_inputs(device):
     x = point(device, 2)
     h = x * x
     y = h * h * x
@@ -199,7 +199,7 @@ def test_value_and_grad_of_constants_and_errors(device):
 
 
 def test_grad_looks_at_nothing_older_than_its_targets(device):
-    """The tape behind a target may have been freed, and is not visited."""
+    """The tape before a target may have been freed, and is not visited."""
     x = tensor(2.0, device, True)
     h = x * x
     h.backward()

@@ -1,4 +1,4 @@
-"""What recompute refuses because a second run would differ: writes, replaced tensors, changed modes, other operations."""
+"""recompute refuses second runs that would differ: after writes, replaced tensors, changed modes, other operations."""
 
 import time
 

@@ -269,18 +269,18 @@ def test_launches_that_a_gpu_refuses(options, error):
 
 @pytest.mark.parametrize("of, error", [
     ("in_block(mine, 2)", "shared memory of block 2 of a cluster, which has fewer"),
-    ("in_block((&mine)[4], t)", "an address outside of the dynamic shared memory of a block of the cluster"),
-    ("in_block((&mine)[-1], t)", "an address outside of the dynamic shared memory of a block of the cluster"),
-    ("in_block(x[0], t)", "an address outside of the dynamic shared memory of a block of the cluster"),
+    ("in_block((&mine)[4], t)", "an address outside the dynamic shared memory of a block of the cluster"),
+    ("in_block((&mine)[-1], t)", "an address outside the dynamic shared memory of a block of the cluster"),
+    ("in_block(x[0], t)", "an address outside the dynamic shared memory of a block of the cluster"),
 ])  # fmt: skip
-def test_addresses_outside_of_the_memory_of_another_block_are_errors(of, error):
+def test_addresses_outside_the_memory_of_another_block_are_errors(of, error):
     with pytest.raises(RuntimeError, match=f"k: {error}"):
         run(IN_PAIRS.replace("in_block(mine, t)", of), np.zeros(80), 40, **PAIRS)
 
 
-def test_a_write_outside_of_dynamic_shared_memory_is_an_error():
+def test_a_write_outside_dynamic_shared_memory_is_an_error():
     for place in (-1, 4):
-        with pytest.raises(RuntimeError, match="k: wrote outside of the dynamic shared memory"):
+        with pytest.raises(RuntimeError, match="k: wrote outside the dynamic shared memory"):
             run(f"((float*)dynamic_shared())[{place}] = 0;", np.zeros(1), 3, shared_mem=16)
 
 
@@ -312,7 +312,7 @@ def test_vectors_are_aligned(kind, size):
 def test_an_index_that_is_off_by_one_is_an_error(broken, rng, size):
     broken("elementwise.cu", "count * threads < left", "count * threads <= left")
     x, _ = ours(size, rng)
-    with pytest.raises(RuntimeError, match=r"unary: wrote outside of an array of \d+ bytes"):
+    with pytest.raises(RuntimeError, match=r"unary: wrote outside an array of \d+ bytes"):
         mg.exp(x)
 
 

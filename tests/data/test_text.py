@@ -106,7 +106,7 @@ def test_reviews_that_are_no_files_of_the_folder(folder, kind):
     assert "unpack aclImdb_v1.tar.gz" in message
 
 
-def test_links_inside_of_the_folder(folder):
+def test_links_inside_the_folder(folder):
     (folder / "train" / "pos" / "5_7.txt").symlink_to("../neg/0_7.txt")
     (folder.parent / "link").symlink_to(folder)
     assert data.imdb(folder.parent / "link").texts[-1] == "train neg 0 café"

@@ -69,7 +69,7 @@ def test_layer_norm_shows_what_the_sliders_say(visit, rng):
 
 
 def norm_of(name, groups):
-    """The module that a choice in the figure of the axes stands for."""
+    """The module of a choice in the figure of the axes."""
     return {
         "BN": nn.BatchNorm1d(4, affine=False, dtype="float64"),
         "LN": nn.LayerNorm((4, 2), elementwise_affine=False, dtype="float64"),
@@ -358,7 +358,7 @@ def test_values_that_are_no_numbers_are_shown_as_such(visit):
 
 
 def still(visit, name):
-    """The table that stands for a figure without JavaScript, as texts: a list of rows."""
+    """The table that readers without JavaScript see in place of a figure, as texts: a list of rows."""
     table = visit(name, scripts=False).locator("[data-figure] table")
     return [row.locator("td").all_inner_texts() for row in table.locator("tbody tr").all()]
 

@@ -3,7 +3,7 @@
 // Here is what the text of a kernel names: CUDA's keywords, indices, types and functions. scheduler.cpp runs the threads,
 // in an order that a GPU might choose, so that a missing barrier or two blocks that use the same memory cause a wrong
 // result. These are errors: a barrier that not all threads reach, a shuffle with a wrong mask, an address that is not
-// aligned, a write outside of an array, and the shared memory of another block of a cluster before that has begun or when
+// aligned, a write outside an array, and the shared memory of another block of a cluster before that has begun or when
 // it has ended. Shared memory is NaN when a block begins. What does not show is a missing __syncwarp beside a shuffle,
 // which unlike on a GPU orders the accesses of its lanes to memory.
 #pragma once

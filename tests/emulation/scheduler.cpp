@@ -101,7 +101,7 @@ const Launch* launched;
 void* scheduler;
 Kernel kernel;
 void* const* arguments;
-uint64_t state;  // of the random numbers
+uint64_t state;  // The generator's.
 const char* failure;
 char message[100];
 
@@ -270,7 +270,7 @@ void* in_block(const void* p, unsigned rank, size_t size) {
     const size_t offset = size_t(static_cast<const char*>(p) - static_cast<char*>(dynamic_shared()));
     if (rank >= launched->cluster) fail("shared memory of block %d of a cluster, which has fewer", int(rank));
     if (offset + size > launched->shared || offset > launched->shared)
-        fail("an address outside of the dynamic shared memory of a block of the cluster");
+        fail("an address outside the dynamic shared memory of a block of the cluster");
     Block& other = inside->group[rank];
     if (other.finished) fail("shared memory of block %d of a cluster, which has ended", int(rank));
     if (other.fresh) fail("shared memory of block %d of a cluster, which may not have begun", int(rank));
@@ -334,7 +334,7 @@ Outcome run_round(Block& block) {
     if (finished) {
         block.finished = true;
         if (!fenced(block.dynamic.data() + FENCE, block.dynamic.size() - 2 * FENCE))
-            failure = "wrote outside of the dynamic shared memory";
+            failure = "wrote outside the dynamic shared memory";
         release_group(block.group);
         return FINISHED;
     }
@@ -422,7 +422,7 @@ const char* run(const Kernel& given, const Launch& launch, void* const* its_argu
     for (size_t i = 0; i < launch.count; i++) {
         const Allocation& memory = launch.allocations[i];
         if (!memory.address || intact(memory) || failure) continue;
-        std::snprintf(message, sizeof message, "wrote outside of an array of %zu bytes", memory.size);
+        std::snprintf(message, sizeof message, "wrote outside an array of %zu bytes", memory.size);
         failure = message;
     }
     return failure;

@@ -1,4 +1,4 @@
-// What a compiled module and the scheduler, which is part of the driver's library, know of each other.
+// The interface between a compiled module and the scheduler, which is part of the driver's library.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 struct dim3 {
     unsigned x = 1, y = 1, z = 1;
 };
-extern dim3 threadIdx, blockIdx, blockDim, gridDim;  // of the thread that runs
+extern dim3 threadIdx, blockIdx, blockDim, gridDim;  // the running thread's
 
 namespace emulation {
 
@@ -30,13 +30,13 @@ struct Launch {
     uint64_t seed;
     const Allocation* allocations;
     size_t count;
-    char* stacks;  // of the threads
+    char* stacks;  // for the threads
 };
 
 // Runs the whole grid; returns null or an error message.
 const char* run(const Kernel& kernel, const Launch& launch, void* const* arguments);
 
-// What threads call:
+// Threads call these functions:
 
 // Waits until all threads of the block wait at the same call.
 void wait_for_block();

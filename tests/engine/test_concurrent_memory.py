@@ -36,7 +36,7 @@ def compute():
             with mg.no_grad():
                 {compute}
         except (ValueError, TypeError, mg.GradientError):
-            pass        # of shapes that do not fit any more
+            pass        # Shapes do not fit any more.
 
 threads = [threading.Thread(target=compute, daemon=True) for _ in range(2)]
 for thread in threads:
@@ -120,7 +120,7 @@ def compute():
         try:
             mg.where(x > 0, x, x), mg.exp(x), x.T + 1.0, x.sum(), mg.softmax(x, axis=-1), x @ x, x.to("cpu"), x.fill_(1)
         except (ValueError, IndexError, TypeError):
-            pass        # of shapes that do not fit any more
+            pass        # Shapes do not fit any more.
         except BaseException as error:
             failed.append(error)
             raise
@@ -184,7 +184,7 @@ class Argument:
 """
 
 
-def test_set_inside_of_an_operation():
+def test_set_inside_an_operation():
     """An operation cannot continue with another tensor, and cannot be waited for in its own thread."""
     code = COLLECTION.format(finalizer="x.set_(mg.ones(()))") + "x.sum(axis=Argument()); print(x.shape)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
@@ -192,7 +192,7 @@ def test_set_inside_of_an_operation():
     assert "[set_] expected no operation to be running in this thread" in done.stderr
 
 
-def test_set_in_a_finalizer_outside_of_operations():
+def test_set_in_a_finalizer_outside_operations():
     code = COLLECTION.format(finalizer="x.set_(mg.ones(()))") + "collect(); print(x.shape)"
     assert python(code) == "()"
 

@@ -69,7 +69,7 @@ def test_writes_of_what_was_computed_from_the_tensor(name, device):
         return h
 
     x, alive = point(device, 0.5, 2, 3), []
-    if name == "an earlier product":  # that write was not recorded: the values are lost
+    if name == "an earlier product":  # The write was not recorded: the values are lost.
         with pytest.raises(mg.GradientError, match="written in place afterwards"):
             function(x).sum().backward()
     else:

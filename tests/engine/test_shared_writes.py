@@ -237,7 +237,7 @@ def test_parts_of_a_leaf_are_refused(device):
 
 
 def test_other_holders_of_the_memory_see_the_values(device):
-    """What is detached gets no history."""
+    """A detached tensor gets no history."""
     w = mg.tensor([1.0, 2.0, 3.0], device=device, requires_grad=True)
     h = w * 2
     detached, exported = h.detach(), mg.from_dlpack(h.detach())

@@ -140,7 +140,7 @@ def test_tapes_are_freed_while_a_del_of_another_thread_runs():
     thread.start()
     assert entered.wait(10)
     try:
-        gc.collect()  # of other tests
+        gc.collect()  # Other tests have left garbage.
         before = mg.memory_allocated()
         x = mg.ones(1000, requires_grad=True)
         for _ in range(100):

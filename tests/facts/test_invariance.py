@@ -36,7 +36,7 @@ TABLE = {
     "WS": "yes no yes no no no",
     "SN": "yes no no no no no",
     "AdaLN": "yes yes no yes no yes",  # for a given condition
-    "DeepNorm": "no yes no yes no yes",  # of a layer's inputs and its outputs
+    "DeepNorm": "no yes no yes no yes",  # for changes of a layer's inputs and its outputs
     "BatchRenorm": "no no no no no no",  # for given running statistics
     "DyT": "no no no no no no",
     "FiLM": "no no no no no no",

@@ -54,7 +54,11 @@ def child(arguments, pattern, source=None):
             )
             process.stdin.write(source or "")
             process.stdin.close()
-            size, since, spent = -1, 0.0, 0.0  # of the journal; when it last grew, and the seconds computed until then
+            size, since, spent = (
+                -1,
+                0.0,
+                0.0,
+            )  # the journal's size, when it last grew, and the seconds computed until then
             while process.returncode is None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(1)

@@ -185,7 +185,7 @@ class Runner:
             self.entered |= ".__enter__(" in line  # a mode may stay on
             self.circular |= re.search(r"create_graph|backward\(.*True", line) is not None  # a documented cycle
             self.step(line, variables)
-            if ".grad = " in line:  # of a gradient with a history: the same cycle
+            if ".grad = " in line:  # A gradient with a history makes the same cycle.
                 self.circular |= any(
                     isinstance(x, mg.Tensor) and x.grad is not None and not x.grad.is_leaf for x in variables.values()
                 )
@@ -232,7 +232,7 @@ def main(path, *arguments):
     gc.collect()
     gc.freeze()  # later collections skip imported objects
     warnings.simplefilter("ignore")
-    if "libasan" not in os.environ.get("LD_PRELOAD", ""):  # which reserves more than there is
+    if "libasan" not in os.environ.get("LD_PRELOAD", ""):  # The sanitizer reserves more than there is.
         resource.setrlimit(resource.RLIMIT_AS, (memory(0) + MEMORY,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if arguments[0] == "lines":

@@ -410,7 +410,7 @@ class Suite:
 
     def test_captured(self, op, case, device, rng):
         """A recorded run, with other operands than the recorded ones, has the same bits, and so have its gradients."""
-        # What is recorded on a GPU are launches, whatever the kernel; emulated kernels take long.
+        # Launches are recorded on a GPU, whatever the kernel, and emulated kernels take long.
         dtypes = [d for kind in op.dtypes for d in KINDS[kind]]
         for layout in LAYOUTS if device == "cpu" else [*LAYOUTS][:1]:
             for dtype in dtypes if device == "cpu" else dtypes[:1]:

@@ -1,4 +1,4 @@
-"""What PyTorch's users type, as expressions that work and expressions whose errors say what to write instead."""
+"""Expressions that PyTorch's users type: those that work, and those whose errors say what to write instead."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What the CUDA kernels take of a multiprocessor, and the table of it in docs/kernels/resources.md.
+"""The resources that the CUDA kernels take, and the table of it in docs/kernels/resources.md.
 
 Run as a program, this writes the table of the NVRTC that is found, whose numbers the tests hold.
 """
@@ -20,7 +20,7 @@ FILES = sorted({file for file, _, dtype in EVERY if dtype == "float32"})
 
 
 class Resources(NamedTuple):
-    """What a kernel takes: registers of a thread, bytes of shared memory of a block, and bytes of local memory."""
+    """The resources of a kernel: registers of a thread, bytes of shared memory of a block, and bytes of local memory."""
 
     registers: int
     shared: int

@@ -32,7 +32,7 @@ LAYERS = [
 ]
 
 
-# of PyTorch, which copies x for such windows
+# PyTorch warns that it copies x for such windows.
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 @pytest.mark.parametrize("dtype, tolerance", [("float32", 2e-5), ("float64", 1e-12)])
 @pytest.mark.parametrize("name, arguments, options, shape", LAYERS)

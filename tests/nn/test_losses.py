@@ -59,7 +59,7 @@ def test_reprs_show_what_differs_from_the_defaults():
 FORMULAS = {
     "MSELoss": lambda p, q: (p - q) ** 2,
     "L1Loss": lambda p, q: abs(p - q),
-    "SmoothL1Loss": lambda p, q: (p - q) ** 2 / 2,  # of differences below one
+    "SmoothL1Loss": lambda p, q: (p - q) ** 2 / 2,  # for differences below one
     "HuberLoss": lambda p, q: (p - q) ** 2 / 2,
     "BCELoss": lambda p, q: -q * np.log(p) - (1 - q) * np.log(1 - p),
     "BCEWithLogitsLoss": lambda p, q: np.log1p(np.exp(p)) - q * p,
@@ -471,7 +471,7 @@ def test_weights_move_with_the_module():
 
 
 @pytest.mark.parametrize("garbage", [np.nan, np.inf])
-def test_what_stands_in_an_ignored_row_counts_nothing_in_any_order(garbage, device):
+def test_values_of_an_ignored_row_count_nothing_in_any_order(garbage, device):
     z = np.random.default_rng(0).standard_normal((3, 4))
     found = []
     for value in (0.0, garbage):

@@ -154,7 +154,7 @@ def test_arguments_are_those_of_pytorch(name, method):
     assert all(p.kind is p.KEYWORD_ONLY for k, p in ours.items() if k not in theirs)
     for k in theirs:
         if k != "activation":  # a function of torch
-            assert ours[k].default in (theirs[k].default, theirs[k].default or False)  # None stands for False
+            assert ours[k].default in (theirs[k].default, theirs[k].default or False)  # None means False
 
 
 @pytest.mark.parametrize("learned, zero", [(True, False), (False, True), (True, True)])

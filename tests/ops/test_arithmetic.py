@@ -205,7 +205,7 @@ def test_operators_leave_strangers_alone(device):
             if not (python is operator.mod and stranger == "a"):  # Python formats the string
                 with pytest.raises(TypeError):
                     python(stranger, x)
-    for text in ("ab", b"ab", bytearray(b"ab")):  # which Python repeats an integer's number of times
+    for text in ("ab", b"ab", bytearray(b"ab")):  # Python repeats them an integer's number of times
         for product in (lambda x, text: x * text, lambda x, text: text * x):
             for y in (x, mg.tensor(1.0, device=device), mg.tensor([2], device=device), mg.tensor(True, device=device)):
                 refuses(TypeError, "multiply", type(text).__name__, product, y, text)

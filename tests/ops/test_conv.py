@@ -8,7 +8,7 @@ from table.windows import CONV
 import minigrad as mg
 from minigrad.nn import functional as F
 
-# of PyTorch, which copies x for such windows
+# PyTorch warns that it copies x for such windows.
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 
 
@@ -96,7 +96,7 @@ def test_a_width_of_one_is_computed_as_a_height_of_one(groups, rng):
         np.testing.assert_array_equal(high, wide)
 
 
-def test_what_lies_outside_of_a_window_has_no_influence(rng, device):
+def test_values_outside_a_window_have_no_influence(rng, device):
     """Infinities and NaN stay in the windows that contain them, even if vectors extend beyond these."""
     x, w = rng.standard_normal((2, 2, 5, 11)), mg.ones((3, 2, 2, 2), dtype="float64", device=device)
     expected = array(F.conv2d(tensor(x, device), w))

@@ -173,7 +173,7 @@ class ArrayElsewhere(Array):
 
 @pytest.mark.parametrize("make", ["torch", Array, ArrayElsewhere])
 def test_indices_of_other_libraries(make, device):
-    """Arrays of one element are arrays, and masks masks, whoever made them."""
+    """Arrays of one element are arrays, and masks masks, from any library."""
     make = pytest.importorskip("torch").tensor if make == "torch" else make
     a = np.arange(6.0).reshape(3, 2)
     x = tensor(a, device)

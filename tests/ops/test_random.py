@@ -245,7 +245,7 @@ def test_streams_of_calls_do_not_overlap(device):
             values = array(mg.random.uniform(shape=n, dtype=dtype, device=device)).astype(np.float64) * 2.0**24
             seen.update(np.floor(values).tolist())
             total += n
-    assert total - len(seen) <= 5  # of 2280 values among 2²⁴, 0.2 collide by chance
+    assert total - len(seen) <= 5  # among 2280 of 2²⁴ values, 0.2 collide by chance
 
 
 def test_shapes(device):

@@ -10,7 +10,7 @@ CEXT = ROOT / "cext"
 
 pytestmark = pytest.mark.skipif(not CEXT.exists(), reason="no sources beside these tests")
 
-# What the engine loads from the rest of the package, on first use: protocols of other libraries, and the GPU.
+# The engine loads these from the rest of the package, on first use: protocols of other libraries, and the GPU.
 ON_FIRST_USE = {"minigrad.cuda", "minigrad.numpy_protocol", "minigrad.pytorch", "minigrad.standard"}
 
 

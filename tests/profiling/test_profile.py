@@ -139,7 +139,7 @@ def test_a_function_of_ones_own():
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
-def test_a_function_inside_of_another_is_a_part_of_it(requires_grad):
+def test_a_function_inside_another_is_a_part_of_it(requires_grad):
     double = doubling("Double", forward=lambda ctx, x: x + x)
     outer = doubling("Outer", forward=lambda ctx, x: double.apply(x.exp()).sin())
     x = mg.ones(3, requires_grad=requires_grad)
@@ -280,7 +280,7 @@ def test_kernels_of_a_gpu_are_waited_for(device, monkeypatch):
 
 
 def test_the_time_without_the_profile_is_that_of_an_unprofiled_run():
-    """What the profile says that it took, taken away from the wall time, leaves about what the block takes without it."""
+    """The wall time without the profile's own is about the time of the block without a profile."""
     x = mg.ones(4, requires_grad=True)
 
     def block():

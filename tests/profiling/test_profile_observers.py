@@ -88,7 +88,7 @@ def test_a_node_that_raised_is_left_when_the_next_pass_begins():
         assert len(raised) == 1
 
 
-def test_passes_inside_of_a_backward_count_for_its_node():
+def test_passes_inside_a_backward_count_for_its_node():
     """Also over a tape that is older than the node."""
     z = mg.ones(3, requires_grad=True)
     older = z.tanh().sum()

@@ -219,7 +219,7 @@ except PermissionError as error:
 
 
 def test_a_file_that_may_not_be_written():
-    """Even if its folder is writable: whoever write-protects a file wants to keep it."""
+    """Even if its folder is writable: a file is write-protected to be kept."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o777)
         path = os.path.join(folder, "model")

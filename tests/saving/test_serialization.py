@@ -206,7 +206,7 @@ def test_data_are_on_disk_before_the_name_is(path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda fd: (calls.append("fsync"), fsync(fd)))
     monkeypatch.setattr(os, "replace", lambda a, b: (calls.append("replace"), replace(a, b)))
     mg.save({"x": mg.ones(3)}, path)
-    assert calls == ["fsync", "replace", "fsync"]  # of the file, and of the folder
+    assert calls == ["fsync", "replace", "fsync"]  # the first one is the file's, the last one the folder's
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX permissions and links")

@@ -17,7 +17,7 @@ def content(page):
 
 
 def shown(page):
-    """Return op -> entry of a page, with tensors in place of their numbers, without what is inside of layers."""
+    """Return op -> entry of a page, with tensors in place of their numbers, without the steps inside layers."""
     found = content(page)
 
     def look(numbers):

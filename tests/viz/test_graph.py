@@ -144,7 +144,7 @@ def test_everything_is_drawn(example):
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_what_is_computed_later_stands_further_down(example):
+def test_later_operations_are_further_down(example):
     y, names = example()
     picture = Picture(viz.graph(y, names, max_nodes=None))
     tops = {int(node[3].split()[0]): node[1] for node in picture.of("op")}

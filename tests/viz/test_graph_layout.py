@@ -21,7 +21,7 @@ def test_sources_stand_right_above_what_they_lead_to():
     assert placed.corners[2][1] == placed.corners[1][1]
 
 
-def test_lines_pass_beside_what_stands_between():
+def test_lines_pass_beside_nodes_between_their_ends():
     """From the first to the last of a chain, around the middle."""
     items = [Item(60, 20)] * 3
     placed = place(items, [Line(0, 1, "a"), Line(1, 2, "b"), Line(0, 2, "a")])

@@ -169,7 +169,7 @@ def test_lengths_are_told_where_there_are_some(layer, line):
         assert (line in equation["forward"].splitlines()) == (lengths is not None)
 
 
-# ── inside of a layer: its time steps ─────────────────────────────────────────────────────────────
+# ── inside a layer: its time steps ────────────────────────────────────────────────────────────────
 
 T, N = 4, 3
 

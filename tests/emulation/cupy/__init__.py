@@ -28,7 +28,7 @@ os.environ.setdefault("MINIGRAD_CACHE_DIR", str(Path(tempfile.gettempdir(), f"mi
 
 
 class ndarray:
-    """What other libraries ask tensors about; the emulation has no arrays."""
+    """The class that other libraries ask about; the emulation has no arrays."""
 
 
 def compile_using_nvrtc(code, options=()):

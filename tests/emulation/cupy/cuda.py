@@ -19,7 +19,7 @@ LIMIT = 1 << 34  # bytes; larger allocations fail
 DEVICES = 2
 MULTIPROCESSORS = 8  # each runs one block of a cooperative grid
 SHARED = 227 << 10  # bytes that a block may have, as on Hopper
-context = threading.local()  # of the driver: a thread has a `current` one after its first call of the runtime
+context = threading.local()  # The driver's: a thread has a `current` one after its first call of the runtime.
 chosen = [0]  # the current device comes last, after those that will be current again
 
 # ── queues ────────────────────────────────────────────────────────────────────────────────────────
@@ -50,7 +50,7 @@ class Queue:
 queues = {}  # by address of the stream; those of a default stream of threads by device and address
 executing = threading.RLock()
 order = random.Random(0)
-addresses = itertools.count(1 << 12, 16)  # of streams and events
+addresses = itertools.count(1 << 12, 16)  # for streams and events
 
 
 def pending(queues=queues):
@@ -115,7 +115,7 @@ table = (ctypes.c_uint64 * (2 * ROWS))()
 TABLE = ctypes.addressof(table)
 fresh, free = iter(range(ROWS)), []
 # The device and the block of bytes at each address. A block is given up last: where an interrupt ends `__del__` early, the
-# row of the table still stands for memory.
+# row of the table still describes memory.
 owners = {}
 
 
@@ -153,7 +153,7 @@ def release_abandoned():
 class Memory:
     """Memory of a device between fences, initialized to NaN."""
 
-    row = None  # of the table; __init__ may be interrupted before it has one
+    row = None  # in the table; __init__ may be interrupted before it has one
 
     def __init__(self, size, device):
         self.size, self.device = size, device
@@ -288,7 +288,7 @@ class Stream:
 
 
 class Graph:
-    """What a captured stream was given, done again by each launch."""
+    """The work that a captured stream was given, done again by each launch."""
 
     def __init__(self, device, work):
         self.device, self.work = device, work
@@ -308,7 +308,7 @@ class DefaultStream(Stream):
 
 
 Stream.null, Stream.ptds = DefaultStream(0), DefaultStream(2)
-current = [[Stream.null] for _ in range(DEVICES)]  # of each device
+current = [[Stream.null] for _ in range(DEVICES)]  # for each device
 
 
 def get_current_stream(device_id=-1):

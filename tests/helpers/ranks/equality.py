@@ -64,7 +64,7 @@ def differentiable(folder):
         (g,) = mg.grad((y * y * (r + 1.0)).sum(), [x], create_graph=True)
         weights = n * (n + 1) / 2 * scale
         np.testing.assert_allclose(g.detach().numpy(), 6 * every[r] ** 2 * total * weights, rtol=1e-13)
-        # of the sum of all ranks' Σ g: g contains y, to which every rank's x contributes
+        # the gradient of the sum of all ranks' Σ g: g contains y, to which every rank's x contributes
         (h,) = mg.grad(g.sum(), [x])
         own = 12 * every[r] * total * weights
         others = (6 * every**2 * weights).sum(0) * 3 * every[r] ** 2 * scale
@@ -130,7 +130,7 @@ def sent_early(folder):
     sent = []
     x.register_hook(lambda g: sent.append(model._plan.sent if distributed.size() > 1 else 8))
     F.cross_entropy(model(x), own(TARGETS)).backward()
-    assert sent[0] >= 8, sent  # of ten; those of the first layer become complete together with the gradient of x
+    assert sent[0] >= 8, sent  # ten in all; the first layer's become complete together with the gradient of x
 
 
 def accumulation(folder):
@@ -258,7 +258,7 @@ def unused_and_frozen(folder):
 
 
 def failed_and_repeated(folder):
-    """A pass that failed on all ranks leaves nothing behind, nor does a forward pass without a backward pass."""
+    """A pass that failed on all ranks leaves nothing, nor does a forward pass without a backward pass."""
     expected, model = build("mlp"), parallel("mlp", bucket_bytes=1 << 9)
     loss_of(expected, "mlp").backward()
     for _ in range(3):

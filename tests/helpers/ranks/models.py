@@ -11,7 +11,7 @@ from minigrad import distributed, nn
 from minigrad.distributed import DataParallel
 from minigrad.nn import functional as F
 
-SAMPLES = 11  # of a batch, which 2, 3 and 4 do not divide
+SAMPLES = 11  # the size of a batch, which 2, 3 and 4 do not divide
 
 
 def own(x, axis=0):

@@ -23,5 +23,5 @@ ALL = [
     *PRODUCTS, *CREATION, *CONV, *POOLING,
 ]  # fmt: skip
 assert all(a.name != b.name for a, b in pairwise(sorted(ALL, key=lambda op: op.name))), (
-    "an operation stands twice in the table"
+    "an operation is in the table twice"
 )

@@ -4,7 +4,7 @@ import zlib
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[3]
-SOURCES = "emulate.hpp", "scheduler.hpp", "cupy/__init__.py"  # of what is compiled, and how
+SOURCES = "emulate.hpp", "scheduler.hpp", "cupy/__init__.py"  # the sources of the emulation, and its compiler options
 
 
 def getVersion():
