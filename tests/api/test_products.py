@@ -86,13 +86,8 @@ def test_einsum_broadcasts_ones(subscripts, shapes, device, rng):
     ("...i,...i->i...", [(2, 4), (3, 4)], ["2", "3"]),
 ])  # fmt: skip
 def test_einsum_refusals(subscripts, shapes, said, device):
-    refuses(
-        ValueError,
-        "einsum",
-        said,
-        lambda *xs: mg.einsum(subscripts, *xs),
-        *[mg.ones(shape, device=device) for shape in shapes],
-    )
+    xs = [mg.ones(shape, device=device) for shape in shapes]
+    refuses(ValueError, "einsum", said, lambda *xs: mg.einsum(subscripts, *xs), *xs)
 
 
 # ── the others ────────────────────────────────────────────────────────────────────────────────────
@@ -220,7 +215,6 @@ def test_errors(device):
     x, v = mg.ones((2, 3), device=device), mg.ones(3, device=device)
     refuses(ValueError, "outer", ["(2, 3)", "(3,)"], mg.outer, x, v)
     refuses(ValueError, "vecdot", ["(2, 3)", "(2, 2)"], mg.vecdot, x, mg.ones((2, 2), device=device))
-    refuses(IndexError, "vecdot", "got 1", lambda x, v: mg.vecdot(x, v, axis=1), x, v)
     refuses(ValueError, "tensordot", "3", lambda x: mg.tensordot(x, x, axes=3), x)
     refuses(ValueError, "tensordot", "-1", lambda x: mg.tensordot(x, x, axes=-1), x)
     refuses(ValueError, "tensordot", ["(2, 3)"], lambda x: mg.tensordot(x, x, axes=([0], [1])), x)
@@ -233,13 +227,8 @@ def test_errors(device):
         refuses(TypeError, "tensordot", "expected an integer", lambda x, axes=axes: mg.tensordot(x, x, axes=axes), x)
     for axes in ((0,), (0, 0, 0), ()):
         refuses(ValueError, "tensordot", str(axes), lambda x, axes=axes: mg.tensordot(x, x, axes=axes), x)
-    refuses(ValueError, "permute_dims", "(0, 0)", mg.transpose, x, (0, 0))
-    refuses(IndexError, "roll", "got 2", lambda x: mg.roll(x, 1, axis=2), x)
-    refuses(ValueError, "roll", "(1, 2)", lambda x: mg.roll(x, (1, 2), axis=0), x)
     refuses(TypeError, "roll", "1.5", mg.roll, x, 1.5)
-    refuses(IndexError, "repeat", "got -3", lambda x: mg.repeat(x, 2, axis=-3), x)
     refuses(ValueError, "repeat", ["3", "[1, 2]"], mg.repeat, v, [1, 2])
-    refuses(ValueError, "repeat", "-1", mg.repeat, v, -1)
     refuses(TypeError, "repeat", "1.5", mg.repeat, v, 1.5)
     refuses(ValueError, "tile", "-1", mg.tile, x, (1, -1))
     refuses(TypeError, "tile", "1.5", mg.tile, x, 1.5)

@@ -407,8 +407,6 @@ def test_bad_class_labels(name, device):
     for shape in ((2,), (3, 1), (3, 4), ()):
         with pytest.raises(ValueError, match=rf"\[{name}\]"):
             loss(x, mg.zeros(shape, dtype=mg.int64))
-    refuses(ValueError, name, "reduction", loss, x, mg.tensor([0, 1, 2]), reduction="avg")
-    refuses(ValueError, name, "weight", loss, x, mg.tensor([0, 1, 2]), weight=mg.ones(3))
     with pytest.raises(TypeError, match=rf"\[{name}\]"):
         loss(mg.zeros((3, 4), dtype=mg.int64), mg.tensor([0, 1, 2]))
 
@@ -426,20 +424,18 @@ def test_bad_binary_labels(name):
 
 def test_bad_probabilities():
     for wrong in (math.nan, -0.1, 1.5):
-        with pytest.raises(ValueError, match=r"\[binary_cross_entropy\] expected probabilities from 0 to 1"):
-            F.binary_cross_entropy(mg.tensor([0.5, wrong]), mg.tensor([0.0, 1.0]))
+        p, y = mg.tensor([0.5, wrong]), mg.tensor([0.0, 1.0])
+        refuses(ValueError, "binary_cross_entropy", "expected probabilities from 0 to 1", F.binary_cross_entropy, p, y)
 
 
 @pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss"])
 def test_bad_numbers(name):
     loss = getattr(F, name)
-    with pytest.raises(
-        ValueError, match=rf"\[{name}\] expected two tensors of the same shape, got \(3, 1\) and \(3,\)"
-    ):
-        loss(mg.zeros((3, 1)), mg.zeros(3))
+    shapes = "expected two tensors of the same shape, got (3, 1) and (3,)"
+    refuses(ValueError, name, shapes, loss, mg.zeros((3, 1)), mg.zeros(3))
     refuses(TypeError, name, "expected floats, got int64", loss, mg.zeros(3), mg.tensor([0, 1, 2]))
-    with pytest.raises(ValueError, match=rf"\[{name}\] expected reduction 'mean', 'sum' or 'none', got 'avg'"):
-        loss(mg.zeros(3), mg.zeros(3), reduction="avg")
+    reductions = "expected reduction 'mean', 'sum' or 'none', got 'avg'"
+    refuses(ValueError, name, reductions, loss, mg.zeros(3), mg.zeros(3), reduction="avg")
     assert math.isnan(loss(mg.zeros(2), mg.tensor([0.0, math.nan])).item())
 
 

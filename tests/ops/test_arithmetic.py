@@ -52,14 +52,8 @@ def test_shapes_that_do_not_broadcast(device, first, second):
     try:
         np.broadcast_shapes(first, second)
     except ValueError:
-        refuses(
-            ValueError,
-            "add",
-            [str(first), str(second)],
-            mg.add,
-            mg.zeros(first, device=device),
-            mg.zeros(second, device=device),
-        )
+        x, y = mg.zeros(first, device=device), mg.zeros(second, device=device)
+        refuses(ValueError, "add", [str(first), str(second)], mg.add, x, y)
 
 
 @pytest.mark.parametrize("size", [1, 15, 16, 17, 255, 1000, 70_001])
@@ -226,22 +220,6 @@ def test_in_place_gradient(device):
             np.testing.assert_array_equal(array(ours), array(expected))
 
 
-def test_in_place_refusals(device):
-    refuses(
-        ValueError, "+=", ["(2, 2)", "(2,)"], operator.iadd, mg.ones(2, device=device), mg.ones((2, 2), device=device)
-    )
-    refuses(
-        TypeError,
-        "/=",
-        ["float32", "int64"],
-        operator.itruediv,
-        tensor(np.array([1, 2]), device),
-        mg.ones(2, device=device),
-    )
-    refuses(TypeError, "+=", ["float32", "int64"], operator.iadd, tensor(np.array([1, 2]), device), 0.5)
-    refuses(mg.GradientError, "+=", "(2,)", operator.iadd, mg.ones(2, device=device, requires_grad=True), 1.0)
-
-
 # ── integers ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -330,14 +308,3 @@ def test_remainder_has_the_gradient_of_the_divisor(device):
     (a % b).backward(tensor(np.array([1.0, 2.0, 3.0, 4.0]), device))
     assert a.grad.tolist() == [1.0, 2.0, 3.0, 4.0]
     assert b.grad.tolist() == [-3.0, 8.0, 12.0, -12.0]
-
-
-# ── errors ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_errors(device):
-    x = mg.ones((2, 3), device=device)
-    refuses(ValueError, "multiply", ["(2, 3)", "(2,)"], mg.multiply, x, mg.ones(2, device=device))
-    refuses(TypeError, "add", "str", mg.add, x, "three")
-    refuses(TypeError, "add", "list", mg.add, x, ["three"])
-    refuses(TypeError, "add", "1j", mg.add, x, 1j)

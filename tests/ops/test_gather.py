@@ -60,19 +60,11 @@ def test_gradients_of_repeated_indices_along_an_axis(shape, axis, device, rng):
 
 def test_take_refusals(device):
     x, i = mg.ones((2, 3), device=device), mg.zeros(2, dtype="int64", device=device)
-    refuses(ValueError, "take", "2 axes", mg.take, x, i)
-    refuses(IndexError, "take", "got 2", lambda x, i: mg.take(x, i, axis=2), x, i)
     refuses(IndexError, "take", "float32", lambda x, i: mg.take(x, i, axis=0), x, mg.zeros(2, device=device))
     refuses(IndexError, "take", "bool", lambda x, i: mg.take(x, i, axis=0), x, mg.zeros(2, dtype="bool", device=device))
     refuses(ValueError, "take_along_axis", ["2", "(2,)"], mg.take_along_axis, x, i)
-    refuses(
-        ValueError,
-        "take_along_axis",
-        ["(2, 3)", "(4, 1)", "axis 0"],
-        mg.take_along_axis,
-        x,
-        mg.zeros((4, 1), dtype="int64", device=device),
-    )
+    four = mg.zeros((4, 1), dtype="int64", device=device)
+    refuses(ValueError, "take_along_axis", ["(2, 3)", "(4, 1)", "axis 0"], mg.take_along_axis, x, four)
 
 
 def test_scatter_add_refuses(device):

