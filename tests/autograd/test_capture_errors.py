@@ -111,9 +111,8 @@ def logged(box):
 
 @pytest.mark.parametrize("make", [carried, kept_for_later, logged])
 def test_a_step_that_stores_what_is_overwritten(make):
-    with pytest.raises(
-        mg.CaptureError, match=r"expected a step that keeps no tensor of a run.*stores \d+ bytes outside"
-    ):
+    match = r"expected a step that keeps no tensor of a run.*stores \d+ bytes outside"
+    with pytest.raises(mg.CaptureError, match=match):
         mg.capture(make({"h": mg.ones(3)}), warmup=0)(mg.ones(3))
 
 

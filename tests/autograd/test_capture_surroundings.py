@@ -363,7 +363,6 @@ def test_iterators_are_refused(rng):
         (lambda x: x + next(batches), "batches, a list_iterator"),
         (lambda x: x * next(numbers["next"]), "an item of numbers, a generator"),
     ):
-        with pytest.raises(
-            mg.CaptureError, match=f"takes nothing from an iterator.*got {what}: pass what changes as an argument"
-        ):
+        match = f"takes nothing from an iterator.*got {what}: pass what changes as an argument"
+        with pytest.raises(mg.CaptureError, match=match):
             mg.capture(step, warmup=0)(normal(rng, 3))

@@ -196,12 +196,5 @@ class Captures(nn.Module):
 @pytest.mark.parametrize("model", [nn.Sequential(nn.BatchNorm1d(3)), nn.BatchNorm1d(3, track_running_stats=False).eval(), Captures(),
                                    nn.RNN(3, 3, norm="batch", max_length=4)], ids=["layer", "eval", "function", "recurrent"])  # fmt: skip
 def test_batch_normalization_couples_samples(model):
-    refuses(
-        ValueError,
-        "per_sample_grad",
-        ["model.eval()"],
-        mg.per_sample_grad,
-        lambda y: y[0].sum(),
-        model,
-        mg.ones((4, 3, 5)),
-    )
+    parts = ["model.eval()"]
+    refuses(ValueError, "per_sample_grad", parts, mg.per_sample_grad, lambda y: y[0].sum(), model, mg.ones((4, 3, 5)))

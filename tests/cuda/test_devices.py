@@ -98,9 +98,8 @@ def test_a_copy_on_the_device_does_not_come_by_the_host(make, rng, monkeypatch):
 
 
 def test_numpy_sees_the_cpu_only():
-    with pytest.raises(
-        TypeError, match=r"^\[numpy\] expected a tensor on the CPU, got one on cuda:0: use x.to\('cpu'\)"
-    ):
+    match = r"^\[numpy\] expected a tensor on the CPU, got one on cuda:0: use x.to\('cpu'\)"
+    with pytest.raises(TypeError, match=match):
         mg.zeros(2, device="cuda").numpy()
 
 
@@ -371,9 +370,8 @@ def test_a_product_larger_than_cublas_counts(batch, m, k, n):
     a, b, out = (
         mg.zeros((1, 1, 1), device="cuda:0").broadcast_to((batch, *shape)) for shape in ((m, k), (k, n), (m, n))
     )
-    with pytest.raises(
-        OverflowError, match=rf"matmul.*below 2\^31.*got {batch} products of {m} x {k} with .* and {k} x {n} with "
-    ):
+    match = rf"matmul.*below 2\^31.*got {batch} products of {m} x {k} with .* and {k} x {n} with "
+    with pytest.raises(OverflowError, match=match):
         CUDA(0).gemm(a, b, out, 0.0, None)
 
 

@@ -378,9 +378,8 @@ def test_shared_memory_of_templates_is_nan():
 def test_a_block_without_registers_for_it_is_an_error(broken, rng, wrong):
     broken("softmax.cu", "__launch_bounds__(512, 1) ", wrong)
     x, _ = ours((2, 9000), rng)
-    with pytest.raises(
-        RuntimeError, match=r"softmax_long: a block of \(512, 1, 1\) threads, more than the launch bounds of 256"
-    ):
+    match = r"softmax_long: a block of \(512, 1, 1\) threads, more than the launch bounds of 256"
+    with pytest.raises(RuntimeError, match=match):
         mg.softmax(x)
 
 

@@ -74,9 +74,8 @@ def test_headers(path, end):
 def test_the_binary_format_of_word2vec(path, rng, count):
     vectors = rng.standard_normal((count, 10)).astype(np.float32)
     path.write_bytes(b"%d 10\n" % count + b"".join(b"word%d " % k + row.tobytes() for k, row in enumerate(vectors)))
-    with pytest.raises(
-        ValueError, match=r"^\[glove\] expected .* in line \d+ of .*: if this is word2vec's binary format"
-    ):
+    match = r"^\[glove\] expected .* in line \d+ of .*: if this is word2vec's binary format"
+    with pytest.raises(ValueError, match=match):
         data.glove(path, {"word1": 0, "word2": 1})
 
 
@@ -158,9 +157,8 @@ def test_wrong_lines(path, content, message):
 
 
 def test_wrong_files(path):
-    with pytest.raises(
-        FileNotFoundError, match=r"\[glove\] expected word vectors at .*absent, got no file: unpack glove.6B.zip"
-    ):
+    match = r"\[glove\] expected word vectors at .*absent, got no file: unpack glove.6B.zip"
+    with pytest.raises(FileNotFoundError, match=match):
         data.glove(path.parent / "absent", {})
     refuses(ValueError, "glove", "expected row >= 0, got -1", data.glove, path, {"the": -1})
     with pytest.raises(ValueError, match=r"\[glove\] expected a row for each word, got row 1 for 'the' and 'кот'"):
@@ -180,9 +178,8 @@ def test_a_word_that_utf8_cannot_encode_has_no_vector(path):
 
 @pytest.mark.parametrize("row", [2**40, 2**63, 2**70])
 def test_rows_that_no_memory_holds(path, row):
-    with pytest.raises(
-        (ValueError, MemoryError), match=rf"^\[glove\] expected rows that fit in memory, got row {row}$"
-    ):
+    match = rf"^\[glove\] expected rows that fit in memory, got row {row}$"
+    with pytest.raises((ValueError, MemoryError), match=match):
         data.glove(path, {"the": row})
 
 

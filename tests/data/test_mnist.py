@@ -54,10 +54,8 @@ def test_unpacked_by_the_browser(folder, digits):
 
 
 def test_absent(folder, tmp_path):
-    with pytest.raises(
-        FileNotFoundError,
-        match=r"\[mnist\] expected train-images-idx3-ubyte or train-images-idx3-ubyte.gz at .*download it from https:",
-    ) as caught:
+    match = r"\[mnist\] expected train-images-idx3-ubyte or train-images-idx3-ubyte.gz at .*download it from https:"
+    with pytest.raises(FileNotFoundError, match=match) as caught:
         data.mnist(tmp_path / "absent")
     assert str(tmp_path / "absent") in str(caught.value)
     (folder / "t10k-labels-idx1-ubyte").unlink()
@@ -94,9 +92,8 @@ def test_memory(folder, shape):
     path = folder / "train-images-idx3-ubyte"
     path.write_bytes(gzip.compress(header) + (zeros * 32 if shape[0] == 5 else b""))
     tracemalloc.start()
-    with pytest.raises(
-        ValueError, match=rf"\[mnist\] expected {shape[0] * 784} values .*got {'3921' if shape[0] == 5 else 0}"
-    ):
+    match = rf"\[mnist\] expected {shape[0] * 784} values .*got {'3921' if shape[0] == 5 else 0}"
+    with pytest.raises(ValueError, match=match):
         data.mnist(folder)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -37,9 +37,8 @@ def test_imdb(folder, split):
 
 
 def test_imdb_that_is_not_there(folder):
-    with pytest.raises(
-        FileNotFoundError, match=r"\[imdb\] expected reviews at .*got none: unpack aclImdb_v1"
-    ) as caught:
+    match = r"\[imdb\] expected reviews at .*got none: unpack aclImdb_v1"
+    with pytest.raises(FileNotFoundError, match=match) as caught:
         data.imdb(folder.parent)
     assert str(folder.parent / "train" / "neg") in str(caught.value)
     for path in (folder / "test" / "pos").iterdir():

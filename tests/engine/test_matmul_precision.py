@@ -22,9 +22,8 @@ def test_what_is_chosen_is_returned(name):
 @pytest.mark.parametrize("name", ["low", "HIGH", "", None, 1, np.ones(2)])
 def test_other_values_are_refused(name):
     mg.set_float32_matmul_precision("high")
-    with pytest.raises(
-        ValueError, match=r"^\[set_float32_matmul_precision\] expected 'highest', 'high' or 'medium', got"
-    ):
+    match = r"^\[set_float32_matmul_precision\] expected 'highest', 'high' or 'medium', got"
+    with pytest.raises(ValueError, match=match):
         mg.set_float32_matmul_precision(name)
     assert mg.get_float32_matmul_precision() == "high"
 

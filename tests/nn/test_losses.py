@@ -148,9 +148,8 @@ def test_derivatives_of_cross_entropy_over_further_axes(smoothing, device):
 
 def test_probabilities_as_targets_refuse():
     z, q = mg.zeros((2, 3)), mg.full((2, 3), 1 / 3)
-    with pytest.raises(
-        ValueError, match=r"\[cross_entropy\] expected labels with ignore_index, got probabilities and 1"
-    ):
+    match = r"\[cross_entropy\] expected labels with ignore_index, got probabilities and 1"
+    with pytest.raises(ValueError, match=match):
         F.cross_entropy(z, q, ignore_index=1)
     refuses(TypeError, "cross_entropy", "(2, 3), got float32 of shape (3, 2)", F.cross_entropy, z, q.T)
 

@@ -169,9 +169,8 @@ def test_registering_replaces_its_own_kind_only(first, second, absent):
 def test_a_weight_is_not_lost_to_a_buffer(device):
     layer = nn.Linear(2, 2, device=device)
     weight = layer.weight
-    refuses(
-        ValueError, "Linear", "'weight', which already exists", lambda: layer.register_buffer("weight", mg.zeros(1))
-    )
+    parts = "'weight', which already exists"
+    refuses(ValueError, "Linear", parts, lambda: layer.register_buffer("weight", mg.zeros(1)))
     refuses(ValueError, "Linear", "'bias', which already exists", lambda: layer.register_module("bias", nn.ReLU()))
     assert layer.weight is weight
     assert names(layer.named_parameters()) == ["weight", "bias"]

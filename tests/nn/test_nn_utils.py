@@ -163,9 +163,8 @@ def test_clipping_what_is_no_tensor(clip):
     x = mg.ones(2, requires_grad=True)
     x.grad = mg.ones(2)
     for wrong, got in ((5, "int"), (None, "NoneType"), (nn.Linear(2, 1), "Linear")):
-        with pytest.raises(
-            TypeError, match=rf"^\[{clip.__name__}\] expected a tensor or an iterable of tensors, got {got}$"
-        ):
+        match = rf"^\[{clip.__name__}\] expected a tensor or an iterable of tensors, got {got}$"
+        with pytest.raises(TypeError, match=match):
             clip(wrong, 0.5)
     for wrong, got in (([x, 5], "int"), ([x, None], "NoneType"), ({"x": x}, "str"), (iter([x, np.ones(2)]), "ndarray")):
         with pytest.raises(TypeError, match=rf"^\[{clip.__name__}\] expected tensors, got {got}$"):

@@ -93,10 +93,8 @@ def test_bad_states_and_shapes_of_cells():
 def test_bad_dtypes(kind):
     module, shape = getattr(nn, kind)(D, H), (N, D) if kind.endswith("Cell") else (T, N, D)
     for dtype in ("int64", "float64"):
-        with pytest.raises(
-            TypeError,
-            match=rf'\[{kind}\] expected an input of float32 like the weights, got {dtype}: use x.astype\("float32"\)',
-        ):
+        match = rf'\[{kind}\] expected an input of float32 like the weights, got {dtype}: use x.astype\("float32"\)'
+        with pytest.raises(TypeError, match=match):
             module(mg.zeros(shape, dtype=dtype))
     refuses(TypeError, kind, "expected a Tensor, got ndarray", module, np.zeros(shape, dtype="float32"))
     theirs = type("Tensor", (), {"__module__": "torch.parts"})()

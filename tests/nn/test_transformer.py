@@ -346,15 +346,8 @@ def test_refusals(device):
     refuses(ValueError, op, ["(2, 3)", "(3, 2)"], layer, x, x, x, mask)
     mask = mg.ones((3, 3), dtype="int64", device=device)
     refuses(TypeError, op, ["attn_mask", "bool", "int64"], layer, x, x, x, attn_mask=mask)
-    refuses(
-        ValueError,
-        "TransformerEncoderLayer",
-        "nn.functional.silu, got 'tanh'",
-        nn.TransformerEncoderLayer,
-        4,
-        2,
-        activation="tanh",
-    )
+    parts = "nn.functional.silu, got 'tanh'"
+    refuses(ValueError, "TransformerEncoderLayer", parts, nn.TransformerEncoderLayer, 4, 2, activation="tanh")
     refuses(ValueError, "TransformerDecoderLayer", ["8", "3"], nn.TransformerDecoderLayer, 8, 3)
 
 
@@ -468,15 +461,8 @@ def test_norms_of_blocks(device, rng):
 
 def test_refusals_of_options(device):
     encoder, attention = nn.TransformerEncoderLayer, nn.MultiheadAttention
-    refuses(
-        ValueError,
-        "TransformerEncoderLayer",
-        ["norm", "'layer', 'rms', 'dyt', 'batch'", "'group'"],
-        encoder,
-        4,
-        2,
-        norm="group",
-    )
+    parts = ["norm", "'layer', 'rms', 'dyt', 'batch'", "'group'"]
+    refuses(ValueError, "TransformerEncoderLayer", parts, encoder, 4, 2, norm="group")
     refuses(TypeError, "TransformerEncoderLayer", ["norm", "module", "int"], encoder, 4, 2, norm=lambda n: n)
     refuses(ValueError, "TransformerDecoderLayer", "batch", nn.TransformerDecoderLayer, 4, 2, norm="batch")
     refuses(ValueError, "MultiheadAttention", ["qk_norm", "'batch'"], attention, 4, 2, qk_norm="batch")
@@ -484,9 +470,8 @@ def test_refusals_of_options(device):
     refuses(ValueError, "MultiheadAttention", "rotary", attention, 4, 2, rotary=0.5)
     refuses(ValueError, "rotary", "(2, 3)", F.rotary, mg.ones((2, 3), device=device))
     refuses(ValueError, "SinusoidalPositions", "5", nn.SinusoidalPositions, 5)
-    refuses(
-        ValueError, "SinusoidalPositions", ["(T, N, 4)", "(2, 3, 6)"], nn.SinusoidalPositions(4), mg.ones((2, 3, 6))
-    )
+    parts = ["(T, N, 4)", "(2, 3, 6)"]
+    refuses(ValueError, "SinusoidalPositions", parts, nn.SinusoidalPositions(4), mg.ones((2, 3, 6)))
     refuses(ValueError, "LearnedPositions", ["at most 4", "5"], nn.LearnedPositions(4, 2), mg.ones((3, 1, 2)), 2)
     layer, cache = attention(4, 2, batch_first=True).to(device), nn.KeyValueCache()
     x = mg.ones((2, 3, 4), device=device)

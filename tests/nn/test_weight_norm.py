@@ -243,9 +243,8 @@ def test_weight_is_computed_when_it_is_asked_for(device):
     np.testing.assert_allclose(layer.weight_g.grad.tolist(), [[1.4]], rtol=1e-14)
     assert isinstance(layer, nn.Linear)
     assert repr(layer) == "Linear(in_features=2, out_features=1, bias=False)"
-    with pytest.raises(
-        AttributeError, match=r"\[Linear\] expected an assignment to weight_g or weight_v, got one to 'weight'"
-    ):
+    match = r"\[Linear\] expected an assignment to weight_g or weight_v, got one to 'weight'"
+    with pytest.raises(AttributeError, match=match):
         layer.weight = nn.Parameter(mg.ones((1, 2), device=device))
     with pytest.raises(AttributeError, match="'Linear' object has no attribute 'wait'"):
         layer.wait  # noqa: B018
@@ -266,9 +265,8 @@ def test_removal_and_repetition(device):
     assert type(layer) is nn.Linear
     assert (layer.weight is parameter, layer.bias is bias, parameter.grad) == (True, True, None)
     assert layer.weight.tolist() == weight
-    with pytest.raises(
-        ValueError, match=r"\[remove_weight_norm\] expected a weight-normalized parameter, got the name 'weight'"
-    ):
+    match = r"\[remove_weight_norm\] expected a weight-normalized parameter, got the name 'weight'"
+    with pytest.raises(ValueError, match=match):
         utils.remove_weight_norm(layer)
 
 
@@ -298,18 +296,11 @@ def test_errors():
         with pytest.raises(ValueError, match=rf"\[weight_norm\] expected a parameter of Linear, got the name '{name}'"):
             utils.weight_norm(layer, name)
     for dim in (2, -3):
-        with pytest.raises(
-            ValueError, match=rf"\[weight_norm\] expected an axis of weight of shape \(2, 3\), got dim={dim}"
-        ):
+        match = rf"\[weight_norm\] expected an axis of weight of shape \(2, 3\), got dim={dim}"
+        with pytest.raises(ValueError, match=match):
             utils.weight_norm(nn.Linear(3, 2), dim=dim)
-    refuses(
-        ValueError,
-        "weight_norm",
-        "not part of a weight-normalized one, got 'weight_g'",
-        utils.weight_norm,
-        layer,
-        "weight_g",
-    )
+    parts = "not part of a weight-normalized one, got 'weight_g'"
+    refuses(ValueError, "weight_norm", parts, utils.weight_norm, layer, "weight_g")
     assert [name for name, _ in layer.named_parameters()] == ["weight_g", "weight_v"]
     for dim in (0.5, "0", [0]):
         refuses(TypeError, "weight_norm", "expected an integer dim, got ", utils.weight_norm, nn.Linear(3, 2), dim=dim)

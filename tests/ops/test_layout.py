@@ -230,8 +230,7 @@ def test_astype_takes_numpys_arguments():
     x = mg.tensor([1.5, 2.5], requires_grad=True)
     y = x.astype("float64", order="C", casting="same_kind", copy=False)
     assert (y.dtype, y.requires_grad) == ("float64", True)
-    with pytest.raises(
-        TypeError, match=r"^\[astype\] expected a conversion that casting='safe' allows, got float32 to int32"
-    ):
+    match = r"^\[astype\] expected a conversion that casting='safe' allows, got float32 to int32"
+    with pytest.raises(TypeError, match=match):
         x.astype("int32", casting="safe")
     refuses(ValueError, "astype", "expected order 'K', 'A' or 'C', got 'F'", x.astype, "int32", order="F")

@@ -153,13 +153,8 @@ def test_arguments_of_another_kind(device):
     for eps in (None, "1e-5", [1e-5]):
         for name, norm in NORMS.items():
             wrong = "x" if (name, eps) == ("rms_norm", None) else eps  # rms_norm takes None
-            refuses(
-                TypeError,
-                name.split()[0],
-                ["number eps", repr(wrong)],
-                lambda x, n=norm, e=wrong: n.op(x, None, None, e),
-                x,
-            )
+            parts = ["number eps", repr(wrong)]
+            refuses(TypeError, name.split()[0], parts, lambda x, n=norm, e=wrong: n.op(x, None, None, e), x)
     for shape in (3.0, "3", None, (4, 3.0), ("4",), {4: 3}):
         refuses(TypeError, "layer_norm", ["normalized_shape", repr(shape)], mg.layer_norm, x, shape)
         refuses(TypeError, "rms_norm", ["normalized_shape", repr(shape)], mg.rms_norm, x, shape)
@@ -191,9 +186,8 @@ def test_errors(device):
     refuses(TypeError, "group_norm", ["bias", "float32", "float64"], mg.group_norm, x, 2, w, wide)
     refuses(TypeError, "group_norm", "int64", mg.group_norm, x.astype("int64"), 2)
     refuses(ValueError, "instance_norm", ["three", "(2, 4)"], mg.instance_norm, x[:, :, 0])
-    refuses(
-        ValueError, "instance_norm", ["more than one value per channel", "(2, 4, 1)"], mg.instance_norm, x[:, :, :1]
-    )
+    parts = ["more than one value per channel", "(2, 4, 1)"]
+    refuses(ValueError, "instance_norm", parts, mg.instance_norm, x[:, :, :1])
     refuses(ValueError, "instance_norm", ["weight", "(4,)", "(3,)"], mg.instance_norm, x, weight=three)
     refuses(ValueError, "instance_norm", "-1", mg.instance_norm, x, eps=-1.0)
 

@@ -236,8 +236,6 @@ def test_state_of_what_has_not_begun_is_loaded(device):
 def test_checkpoint_says_which_part_is_not_an_optimizers(tmp_path):
     layer = nn.Linear(2, 1)
     mg.save_checkpoint(tmp_path / "run", optimizer=layer)
-    with pytest.raises(
-        ValueError,
-        match=r"run: optimizer: \[Adam\] expected a state dict with 'param_groups' and 'state', got weight, bias",
-    ):
+    match = r"run: optimizer: \[Adam\] expected a state dict with 'param_groups' and 'state', got weight, bias"
+    with pytest.raises(ValueError, match=match):
         mg.load_checkpoint(tmp_path / "run", optimizer=optim.Adam(layer.parameters()))

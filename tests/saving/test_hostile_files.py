@@ -214,9 +214,8 @@ def test_headers_that_others_would_refuse(path, monkeypatch):
     mg.save({"x": mg.ones(1)}, path)
     monkeypatch.setattr(serialization, "HEADER_LIMIT", 1000)
     for names in ({"x" * 1000: mg.ones(1)}, {"\ud800": mg.ones(1)}):
-        with pytest.raises(
-            ValueError, match=r"^\[save\] expected names and metadata (of at most 1,000 bytes|that UTF-8 can encode)"
-        ):
+        match = r"^\[save\] expected names and metadata (of at most 1,000 bytes|that UTF-8 can encode)"
+        with pytest.raises(ValueError, match=match):
             mg.save(names, path)
     with pytest.raises(ValueError, match=r"^\[save\] expected names and metadata that UTF-8 can encode, got .*ud800"):
         mg.save({}, path, metadata={"a": "b\ud800"})

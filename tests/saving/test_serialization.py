@@ -322,9 +322,8 @@ def test_the_state_of_an_optimizer_is_for_checkpoints(path):
     optimizer = optim.Adam(model.parameters())
     refuses(TypeError, "save", "got Adam: save_checkpoint(path, name=...) saves its state", mg.save, optimizer, path)
     for state in (optimizer.state_dict(), {"model": model.state_dict()}, {"epoch": 3}):
-        with pytest.raises(
-            TypeError, match=r"^\[save\] expected a Tensor or an array for .*: save_checkpoint also saves"
-        ):
+        match = r"^\[save\] expected a Tensor or an array for .*: save_checkpoint also saves"
+        with pytest.raises(TypeError, match=match):
             mg.save(state, path)
     assert not path.exists()
 
