@@ -75,25 +75,6 @@ def test_losses_follow_the_formula(name, device, rng):
     np.testing.assert_allclose(array(found), FORMULAS[name](p, q), rtol=1e-12)
 
 
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_class_labels(reduction, weighted, dtype, device):
-    torch = pytest.importorskip("torch")
-    x = RNG.standard_normal((8, 5))
-    labels = RNG.integers(0, 5, 8).astype(dtype)
-    labels[2] = labels[5] = 3 if weighted else -100
-    w = RNG.random(5) if weighted else None
-    options = {"reduction": reduction, "ignore_index": 3 if weighted else -100}
-    w_ours, w_theirs = (tensor(w, device), torch.tensor(w)) if weighted else (None, None)
-    for name, inputs in (("CrossEntropyLoss", x), ("NLLLoss", x)):
-        ours, theirs = getattr(nn, name)(w_ours, **options), getattr(torch.nn, name)(w_theirs, **options)
-        check(ours, lambda z, y, theirs=theirs: theirs(z, y.long()), torch, inputs, labels, device=device)
-    ours = nn.CrossEntropyLoss(w_ours, label_smoothing=0.2, **options)
-    theirs = torch.nn.CrossEntropyLoss(w_theirs, label_smoothing=0.2, **options)
-    check(ours, lambda z, y: theirs(z, y.long()), torch, x, labels, device=device)
-
-
 SHAPES = [(5,), (4, 5), (4, 5, 3), (2, 5, 3, 2), (3, 1, 2), (0, 5), (2, 5, 0)]
 
 
@@ -107,32 +88,21 @@ def test_classes_along_axis_one(shape, weighted, smoothing, reduction, device):
     rng = np.random.default_rng(len(shape))
     classes, rows = shape[min(1, len(shape) - 1)], shape[:1] + shape[2:] if len(shape) > 1 else ()
     w = rng.random(classes) + 0.1 if weighted else None
-    ours, theirs = (None, None) if w is None else (tensor(w, device), torch.tensor(w))
+    weights = (None, None) if w is None else (tensor(w, device), torch.tensor(w))
     z, labels, q = rng.standard_normal(shape), np.asarray(rng.integers(0, classes, rows)), rng.random(shape)
     options = {"reduction": reduction, "label_smoothing": smoothing}
+
+    def both(name, **options):
+        return [getattr(module, name)(w, **options) for module, w in zip((nn, torch.nn), weights, strict=True)]
+
     for ignore in (-100, 0):
-        check(
-            lambda z, y, i=ignore: F.cross_entropy(z, y, ours, ignore_index=i, **options),
-            lambda z, y, i=ignore: torch.nn.functional.cross_entropy(z, y, theirs, ignore_index=i, **options),
-            torch,
-            z,
-            labels,
-            device=device,
-        )
+        check(*both("CrossEntropyLoss", ignore_index=ignore, **options), torch, z, labels, device=device)
         if smoothing == 0:
-            check(
-                lambda z, y, i=ignore: F.nll_loss(z, y, ours, i, reduction),
-                lambda z, y, i=ignore: torch.nn.functional.nll_loss(z, y, theirs, ignore_index=i, reduction=reduction),
-                torch,
-                z,
-                labels,
-                device=device,
-            )
-    mine, yours = nn.CrossEntropyLoss(ours, **options), torch.nn.CrossEntropyLoss(theirs, **options)
+            check(*both("NLLLoss", ignore_index=ignore, reduction=reduction), torch, z, labels, device=device)
+    mine, yours = both("CrossEntropyLoss", **options)
     check(mine, yours, torch, z, q, device=device)
-    check(
-        lambda q, z: mine(z, q), lambda q, z: yours(z, q), torch, q, z, device=device
-    )  # the probabilities get a gradient too
+    # The probabilities get a gradient, too.
+    check(lambda q, z: mine(z, q), lambda q, z: yours(z, q), torch, q, z, device=device)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
