@@ -68,7 +68,7 @@ cdef extern from "runtime/device.hpp" namespace "mg" nogil:
     Blas blas
     Target target
     void capture_kernel "mg::capture_kernel"(KernelList&, int device, int64_t work, const KernelStart&, int parameters,
-                                    const int* places, const int64_t* words, size_t count)
+                                             const int* places, const int64_t* words, size_t count)
     void capture_product "mg::capture_product"(KernelList&, int device, const Product&)
 
 cdef enum:
