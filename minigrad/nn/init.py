@@ -342,7 +342,7 @@ def deep_norm_(module: M, beta: float) -> M:
 
     The gain is `beta`, but 1 for the projections of queries and keys in `nn.MultiheadAttention`, whose size does not
     change the size of its result (Wang et al. 2022, https://arxiv.org/abs/2203.00555, figure 2). Biases of these layers
-    become 0; other layers stay as they are.
+    become 0; other layers stay as they are. Layers are recognized by ``in_features`` and ``in_proj_weight``.
 
     Parameters
     ----------
@@ -371,20 +371,21 @@ def deep_norm_(module: M, beta: float) -> M:
     beta = number("deep_norm_", "beta", beta, 0)
     for layer in module.modules():  # type: ignore[attr-defined]
         weights: list[Tensor | None]
-        if hasattr(layer, "in_features"):  # Linear
-            weights, gains, bias = [layer.weight], [beta], layer.bias
-        elif hasattr(layer, "in_proj_bias"):  # MultiheadAttention
-            weights = [layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight]
+        if hasattr(layer, "in_proj_weight"):  # as MultiheadAttention has
+            weights = [getattr(layer, f"{name}_proj_weight", None) for name in "qkv"]
             if layer.in_proj_weight is not None:
-                weights = [layer.in_proj_weight[k * layer.embed_dim :][: layer.embed_dim] for k in range(3)]
-            gains, bias = [1.0, 1.0, beta], layer.in_proj_bias
+                rows = layer.in_proj_weight.shape[0] // 3
+                weights = [layer.in_proj_weight[k * rows :][:rows] for k in range(3)]
+            gains, bias = [1.0, 1.0, beta], getattr(layer, "in_proj_bias", None)
+        elif hasattr(layer, "in_features"):  # as Linear has
+            weights, gains, bias = [getattr(layer, "weight", None)], [beta], getattr(layer, "bias", None)
         else:
             continue
         with no_grad():
             for weight, gain in zip(weights, gains, strict=True):
-                if weight is not None:
+                if weight is not None and weight.ndim == 2:
                     xavier_normal_(weight, gain)
-        if bias is not None:
+        if isinstance(bias, Tensor):
             zeros_(bias)
     return module
 

@@ -281,6 +281,9 @@ def test_deep_norm_initialization(kdim):
         assert not array(bias).any()
     assert layer[3].weight.tolist() == rows
     assert layer[1].weight.tolist() == [1.0] * 64
+    block = nn.Sequential(nn.Linear(2, 2))  # it has the name of a width, but no weight
+    block.in_features, block.bias = 2, True
+    assert not array(nn.init.deep_norm_(block, 0.0)[0].weight).any()
     refuses(TypeError, "deep_norm_", "Tensor", nn.init.deep_norm_, mg.ones((2, 2)), 0.5)
     refuses(ValueError, "deep_norm_", "beta >= 0, got -1", nn.init.deep_norm_, nn.Linear(2, 2), -1.0)
 
