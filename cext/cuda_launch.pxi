@@ -211,7 +211,7 @@ cdef class Kernel:
                                f"{launch.start.blocks.block} threads on cuda:{self.device}: {cause_of(error)}")
         if is_recorded():
             capture_kernel(ACTIVE.kernel_list[0], 1 + self.device, threads, launch.start, self.passed, self.words,
-                          launch.words, self.size)
+                           launch.words, self.size)
         return 0
 
 
