@@ -54,11 +54,12 @@ class Stage:
 
     @property
     def title(self) -> str:
-        return self.text.removeprefix('"""').partition("\n")[0].rstrip(".")
+        return self.source.removeprefix('"""').partition("\n")[0].rstrip(".")
 
     @property
     def solution(self) -> str:
         code = self.source.partition('\n"""\n')[2].lstrip()
+        code = re.sub(r"\Aimport numpy as np\n+(?!.*\bnp\.)", "", code, flags=re.S)  # only readers may need it
         return re.sub(r"  # y?ours$| *# bug: .*\n", "", code, flags=re.M)
 
     @cached_property

@@ -129,9 +129,7 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
 # ── from rows to boxes ────────────────────────────────────────────────────────────────────────────
 
 
-def _tree(
-    rows: Sequence[dict[str, Any]],
-) -> tuple[Box, dict[tuple[Node, Node], None], dict[Node, int]]:
+def _tree(rows: Sequence[dict[str, Any]]) -> tuple[Box, dict[tuple[Node, Node], None], dict[Node, int]]:
     """Return the boxes with their nodes, the edges, and how many inputs of a node no gradient flows to."""
     root = Box("", None)
     made: dict[int, Node] = {}

@@ -141,7 +141,7 @@ def test_batch_norm_has_statistics_of_each_step(rng):
     assert p["bn_hh_l0.running_var"][0].tolist() == [0.9] * H  # h₀ = 0 has no variance
 
 
-def test_batch_norm_behind_the_longest_sequence_of_training(rng):
+def test_batch_norm_beyond_the_longest_sequence_of_training(rng):
     """It runs at 2T: later steps use the statistics of step T, and those of earlier steps would change the result."""
     rnn = grown(nn.RNN(D, H, norm="batch", max_length=T, dtype="float64"), rng)
     scale = np.linspace(0.5, 3, T)[:, None, None]

@@ -32,11 +32,7 @@ def batch_norm(x, weight, bias, running_mean, running_var, momentum, eps):  # yo
     mean, var, count = x.mean(axis=0), x.var(axis=0), len(x)
     y = (x - mean) / np.sqrt(var + eps) * weight + bias
     unbiased = var * count / (count - 1)
-    return (
-        y,
-        (1 - momentum) * running_mean + momentum * mean,
-        (1 - momentum) * running_var + momentum * unbiased,
-    )
+    return (y, (1 - momentum) * running_mean + momentum * mean, (1 - momentum) * running_var + momentum * unbiased)
 
 
 def batch_norm_backward(g, x, weight, eps):  # yours
