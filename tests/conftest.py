@@ -53,8 +53,11 @@ def device(request):
 
 @pytest.fixture(scope="module")
 def browser():
-    """Headless Chromium, for the tests of one file."""
-    from browsers import start_browser
+    """Headless Chromium, for the tests of one file; without it, they are skipped."""
+    from browsers import no_browser, start_browser
+
+    if missing := no_browser():
+        pytest.skip(f"pages are tested in a browser: there is not {missing}")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:

@@ -4,12 +4,8 @@ import re
 
 import numpy as np
 import pytest
-from browsers import no_browser
 from figure_pages import FIGURES, INKS, each_figure, luminance
 from test_site import DOCS, pytestmark  # noqa: F401
-
-if missing := no_browser():
-    pytest.skip(f"figures are tested in a browser: there is not {missing}", allow_module_level=True)
 
 
 def test_every_figure_has_a_script_and_the_other_way_round():

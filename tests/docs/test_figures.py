@@ -5,16 +5,12 @@ import re
 
 import numpy as np
 import pytest
-from browsers import no_browser
 from figure_pages import attributes, number, numbers, tensor
 from test_site import DOCS, pytestmark  # noqa: F401
 
 import minigrad as mg
 from minigrad import nn
 from minigrad.nn import functional as F
-
-if missing := no_browser():
-    pytest.skip(f"figures are tested in a browser: there is not {missing}", allow_module_level=True)
 
 # ── the same numbers as minigrad's ────────────────────────────────────────────────────────────────
 

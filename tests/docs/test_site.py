@@ -18,7 +18,6 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 import pytest
-from browsers import no_browser, start_browser
 from public_names import NAMES
 
 import minigrad as mg
@@ -289,41 +288,31 @@ def test_figures_have_no_ground_of_their_own(site):
         assert patch is None or "fill: none" in patch[1] or "opacity: 0" in patch[1], f"{path.name}: {patch[1]}"
 
 
-def test_pages_fit_a_phone_and_ask_nobody(site, pages):
+def test_pages_fit_a_phone_and_ask_nobody(browser, site, pages):
     """In a browser 390 pixels wide, no page scrolls horizontally, and none makes network requests."""
-    if missing := no_browser():
-        pytest.skip(f"pages are tested in a browser: there is not {missing}")
-    from playwright.sync_api import sync_playwright
-
     wide, asked, cut_words, shadows = [], [], [], 0
-    with sync_playwright() as playwright:
-        browser = start_browser(playwright)
-        tab = browser.new_page(viewport={"width": 390, "height": 844})
-        tab.on("request", lambda request: asked.append(request.url) if request.url.startswith("http") else None)
-        for path in pages:
-            tab.goto(path.as_uri())
-            if 'class="math' in path.read_text(encoding="utf-8"):
-                tab.wait_for_selector("mjx-container", state="attached")
-                tab.evaluate("MathJax.startup.promise")
-            width = tab.evaluate("document.documentElement.scrollWidth")
-            if width > 390:
-                wide.append(f"{path.relative_to(site)}: {width}")
-            wide += [f"{path.relative_to(site)}: {cut}" for cut in tab.evaluate(CUT)]
-            cut_words += [f"{path.relative_to(site)}: {text}" for text in tab.evaluate(CUT_ERRORS)]
-            shadows += tab.evaluate(SHADOWS)
-        browser.close()
+    tab = browser.new_page(viewport={"width": 390, "height": 844})
+    tab.on("request", lambda request: asked.append(request.url) if request.url.startswith("http") else None)
+    for path in pages:
+        tab.goto(path.as_uri())
+        if 'class="math' in path.read_text(encoding="utf-8"):
+            tab.wait_for_selector("mjx-container", state="attached")
+            tab.evaluate("MathJax.startup.promise")
+        width = tab.evaluate("document.documentElement.scrollWidth")
+        if width > 390:
+            wide.append(f"{path.relative_to(site)}: {width}")
+        wide += [f"{path.relative_to(site)}: {cut}" for cut in tab.evaluate(CUT)]
+        cut_words += [f"{path.relative_to(site)}: {text}" for text in tab.evaluate(CUT_ERRORS)]
+        shadows += tab.evaluate(SHADOWS)
+    tab.close()
     assert not wide, "\n".join(wide)
     assert not cut_words, "\n".join(cut_words)
     assert shadows > 0
     assert not asked
 
 
-def test_search_finds_the_pages(site):
+def test_search_finds_the_pages(browser, site):
     """Pages whose title has the words of a query come first."""
-    if missing := no_browser():
-        pytest.skip(f"pages are tested in a browser: there is not {missing}")
-    from playwright.sync_api import sync_playwright
-
     expected = {
         "layer norm backward": "kernels/layer_norm.html",
         "layer normalization gradient": "kernels/layer_norm.html",
@@ -336,36 +325,28 @@ def test_search_finds_the_pages(site):
         "no_grad": "reference/autograd.html#minigrad.no_grad",
     }
     found = {}
-    with sync_playwright() as playwright:
-        browser = start_browser(playwright)
-        tab = browser.new_page()
-        for query in expected:
-            tab.goto(f"{(site / 'search.html').as_uri()}?q={quote(query)}")
-            tab.wait_for_selector("#search-results li a")
-            addresses = "[...document.querySelectorAll('#search-results li a')].map((a) => a.getAttribute('href'))"
-            found[query] = [re.sub(r"\?[^#]*", "", address) for address in tab.evaluate(addresses)][:5]
-        browser.close()
+    tab = browser.new_page()
+    for query in expected:
+        tab.goto(f"{(site / 'search.html').as_uri()}?q={quote(query)}")
+        tab.wait_for_selector("#search-results li a")
+        addresses = "[...document.querySelectorAll('#search-results li a')].map((a) => a.getAttribute('href'))"
+        found[query] = [re.sub(r"\?[^#]*", "", address) for address in tab.evaluate(addresses)][:5]
+    tab.close()
     assert {query: page for query, page in expected.items() if page not in found[query][:2]} == {}, found
 
 
-def test_code_can_be_copied(site):
+def test_code_can_be_copied(browser, site):
     """A button copies a cell's code, and an example without its prompts and outputs; outputs have none."""
-    if missing := no_browser():
-        pytest.skip(f"pages are tested in a browser: there is not {missing}")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = start_browser(playwright)
-        tab = browser.new_page()
-        tab.goto((site / "index.html").as_uri())
-        assert tab.locator(".cell_input button.copybtn").count() == tab.locator(".cell_input").count() > 0
-        assert tab.locator(".cell_output button.copybtn").count() == 0
-        tab.goto((site / "reference" / "reductions.html").as_uri())
-        tab.evaluate("addEventListener('copy', () => { window.copied = document.activeElement.value; })")
-        example = tab.locator("div.highlight:has(.gp):has(.go)").first
-        example.hover()
-        example.locator("button.copybtn").click()
-        shown, copied = example.inner_text(), tab.evaluate("window.copied")
-        browser.close()
+    tab = browser.new_page()
+    tab.goto((site / "index.html").as_uri())
+    assert tab.locator(".cell_input button.copybtn").count() == tab.locator(".cell_input").count() > 0
+    assert tab.locator(".cell_output button.copybtn").count() == 0
+    tab.goto((site / "reference" / "reductions.html").as_uri())
+    tab.evaluate("addEventListener('copy', () => { window.copied = document.activeElement.value; })")
+    example = tab.locator("div.highlight:has(.gp):has(.go)").first
+    example.hover()
+    example.locator("button.copybtn").click()
+    shown, copied = example.inner_text(), tab.evaluate("window.copied")
+    tab.close()
     lines = [line[4:] for line in shown.splitlines() if line.startswith((">>> ", "... "))]
     assert copied == "\n".join(lines) + "\n"

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from browsers import no_browser, open_tab
+from browsers import open_tab
 from pages import content
 
 import minigrad as mg
@@ -12,8 +12,6 @@ from minigrad import nn, viz
 from minigrad.nn import functional as F
 
 LOAD, STEP = 1.5, 0.05  # seconds, for 2,000 entries on a busy machine of two cores
-if missing := no_browser():
-    pytest.skip(f"pages are tested in a browser: there is not {missing}", allow_module_level=True)
 
 
 @pytest.fixture
