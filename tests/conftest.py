@@ -89,11 +89,14 @@ FULL_FILES = {
     "api/test_pytorch_scripts.py", "cuda/test_cupy.py", "cuda/test_nvrtc.py", "docs/test_figure_use.py",
     "docs/test_figures.py", "docs/test_site.py", "packaging/test_portability.py", "viz/test_explore_page.py",
 }  # fmt: skip
-FULL_TESTS = {"test_minigrad_holds", "test_every_kernel_while_threads_take_turns"}
+FULL_TESTS = {
+    "test_every_kernel_while_threads_take_turns", "test_minigrad_holds", "test_report_by_several_processes",
+}  # fmt: skip
 # Slow tests whose cases show the same in several places: the quick set has the first case.
 FIRST_CASE = {
     "test_a_missing_barrier_of_a_block_group_shows", "test_a_process_ends_while_a_daemon_thread_computes",
-    "test_agrees_with_the_other_kernels", "test_memory_outlives_the_kernels_that_use_it",
+    "test_agrees_with_the_other_kernels", "test_an_experiment_that_is_killed_goes_on_to_the_same_numbers",
+    "test_experiment_on_a_gpu", "test_memory_outlives_the_kernels_that_use_it",
     "test_threads_may_take_turns_between_accesses_to_memory",
 }  # fmt: skip
 
