@@ -280,14 +280,6 @@ def test_matmul_and_logic_operators_of_numpys_operands():
         equals(ours, expected)
 
 
-def test_python_numbers_are_weak(device):
-    assert (mg.ones(1, device=device) * 2.5).dtype == "float32"
-    assert (mg.ones(1, dtype="int32", device=device) + 1).dtype == "int32"
-    assert (mg.ones(1, dtype="int32", device=device) + 1.5).dtype == "float32"
-    assert (mg.ones(1, device=device) + mg.ones(1, dtype="float64", device=device)).dtype == "float64"
-    assert (mg.ones(1, dtype="int32", device=device) + mg.ones(1, dtype="int64", device=device)).dtype == "int64"
-
-
 def test_foreign_operands_are_not_implemented(device):
     x = mg.ones(2, device=device)
     for other in (None, "text", {}, object()):
