@@ -1,9 +1,8 @@
-"""What one run of a step does, recorded for replay: kernels and products, and calls between them.
+"""Captured steps: the kernels and products that one run of a step starts, and the Python calls between them.
 
-Every kernel that the thread starts is added. Those of a GPU between two calls are one CUDA Graph. Where later runs need
-values that Python computes or checks each time, such as random numbers, the number of an optimizer's step, or labels,
-the step makes a call:
-``repeat(function, args)``.
+Every kernel that the thread starts is added. The kernels of a GPU between two calls become one CUDA Graph. Values that
+Python has to compute or check in every run, such as random numbers, the number of an optimizer's step, or labels, come
+from a call, which a replay makes again: ``repeat(function, args)``.
 """
 import os
 from functools import wraps
@@ -28,9 +27,9 @@ cdef extern from "runtime/launch.hpp" namespace "mg":
     int64_t WORTH_RELEASING
 
 
-cdef Recording current = None       # the one that a thread makes
+cdef Recording current = None       # the step that a thread captures
 
-cdef struct Part:       # kernels of one device, between the calls
+cdef struct Part:       # consecutive kernels of one device, without a call between them
     size_t end
     int device
     bint is_long        # whether other threads may run meanwhile
@@ -43,15 +42,15 @@ cdef struct Part:       # kernels of one device, between the calls
 cdef class Recording:
     """The kernels and calls of one run of a step."""
     cdef KernelList* kernels
-    cdef list orders            # of the runs on each GPU; comes first, so that it goes before the memory does
+    cdef list orders            # order the runs on each GPU; declared first, to be freed before the memory
     cdef Memory memory
     cdef object watch           # knows the leaves whose gradients the run reads or replaces
     cdef list calls             # (function, arguments, the gradients before the call or None if they are unchanged)
     cdef list grads             # (leaf, gradient) before the last call
-    cdef vector[size_t] places  # of each call: how many kernels come before it
+    cdef vector[size_t] places  # how many kernels come before each call
     cdef vector[Part] parts     # each begins where the one before it ends
-    cdef list graphs            # of the parts that run on a GPU
-    cdef dict workspaces        # of the products on a GPU
+    cdef list graphs            # one CUDA Graph for each part on a GPU
+    cdef dict workspaces        # scratch buffers for the products on each GPU
 
     def __cinit__(self, watch: Any):
         self.kernels, self.memory, self.watch, self.calls = new KernelList(), Memory(), watch, []
@@ -61,7 +60,7 @@ cdef class Recording:
         del self.kernels
 
     def begin(self) -> bool:
-        """Start recording in this thread; False if another recording is in progress."""
+        """Start to capture in this thread; False if another step is being captured."""
         global current
         if ACTIVE.kernel_list != NULL or not self.memory.open():
             return False
@@ -70,7 +69,7 @@ cdef class Recording:
         return True
 
     def end(self) -> None:
-        """Stop recording."""
+        """Stop capturing."""
         global current
         ACTIVE.kernel_list = NULL
         current = None
@@ -78,7 +77,7 @@ cdef class Recording:
         self.memory.close(self.kernels.addresses.data(), self.kernels.addresses.size())
 
     def divide(self) -> None:
-        """Divide the kernels into parts, and make a graph of each that runs on a GPU."""
+        """Divide the kernels into parts, and make a graph of each part on a GPU."""
         cdef size_t k, first = 0, call = 0, count = self.kernels.about.size()
         cdef About* about = self.kernels.about.data()
         cdef int64_t most = 0       # elements that a kernel of the part touches
@@ -100,7 +99,7 @@ cdef class Recording:
             first, most = k + 1, 0
 
     def follow(self) -> None:
-        """Let this run wait for the last one, if it is on other streams."""
+        """Let this run wait for the last run, if that is on other streams."""
         for order in self.orders:
             (<Order>order).follow()
 
@@ -110,13 +109,13 @@ cdef class Recording:
             (<Order>order).leave()
 
     cdef object call(self, object function, tuple args):
-        """Make a call, whose kernels are not recorded, and record the call itself."""
+        """Make a call, and add it to the step instead of its kernels."""
         self.watch.call_reads([group["params"] for group in getattr(getattr(function, "__self__", None),
                                                                     "param_groups", ())])
         self.watch.call_reads(args)
         found = self.watch.grads()
         cdef Listener listener = current_listener()
-        self.calls.append((function, aliased(args), None if same(found, self.grads) else found))
+        self.calls.append((function, alias_all(args), None if same(found, self.grads) else found))
         self.grads = found
         self.places.push_back(self.kernels.about.size())
         self.pause(True)
@@ -135,7 +134,7 @@ cdef class Recording:
         self.memory.pause(paused)
 
     def run(self) -> None:
-        """Replay the recording."""
+        """Replay the step."""
         cdef size_t k, part = 0, first = 0, graph = 0
         cdef list grads
         for k in range(self.places.size() + 1):
@@ -202,10 +201,10 @@ cdef class Recording:
         return found
 
 
-cdef object aliased(object tree):
-    """The same with aliases of tensors, which hold no history."""
+cdef object alias_all(object tree):
+    """Return a tree with aliases of its tensors, which hold no history."""
     if type(tree) is tuple:
-        return tuple([aliased(x) for x in tree])
+        return tuple([alias_all(x) for x in tree])
     return alias(<Array>tree) if isinstance(tree, Array) else tree
 
 
@@ -224,24 +223,24 @@ cdef int restore(list grads) except -1:
 
 
 cpdef object repeat(object function, tuple args):
-    """Return function(*args); if this thread records a step, later runs of the step make the same call."""
+    """Return function(*args); if this thread captures a step, replays of the step make the same call."""
     if not is_recorded():
         return function(*args)
     return current.call(function, args)
 
 
 def refuse(str what) -> None:
-    """Raise CaptureError if this thread records a step."""
+    """Raise CaptureError if this thread captures a step."""
     refuse_in_capture(what)
 
 
 def recorded() -> bool:
-    """Whether this thread records a step."""
+    """Whether this thread captures a step."""
     return bool(is_recorded())
 
 
 def repeated(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator of methods: later runs of a recorded step call them again."""
+    """A decorator of methods: replays of a captured step call them again."""
     @wraps(method)
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_recorded():
@@ -254,7 +253,7 @@ def repeated(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def forget_other_threads() -> None:
-    """In the child of a fork, end the recording of another thread."""
+    """In the child of a fork, end the capture of another thread."""
     global current
     if ACTIVE.kernel_list != NULL and not belongs_here(ACTIVE.kernel_list[0]):
         current.memory.close(NULL, 0)

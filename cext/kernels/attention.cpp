@@ -7,7 +7,7 @@
 // pass computes p again, from s and its largest and their sum (T. Dao et al. 2022, "FlashAttention"). Each row of the
 // result is computed by one thread, in an order that depends on no other row.
 //
-// What a query does not see must not reach it, but a weight 0 times NaN or infinity is NaN. Where something is hidden
+// Hidden keys must not affect a query, but a weight 0 times NaN or infinity is NaN. Where something is hidden
 // and a result is not finite, `multiply_seen` computes that block again, over the pairs that see each other.
 #include "../runtime/pool.hpp"
 #include "exponentials.hpp"
@@ -25,7 +25,7 @@ void pack_panels(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t col
         pack_panel<T>(k, n, b, row_step, column_step, j, panels);
 }
 
-// What a head of the queries reads: the head n = (sample, head), and its share of each array.
+// The head n = (sample, head) of the queries, and the parts of the arrays that it reads.
 template <class T>
 struct Head : Attention {
     int64_t n;
@@ -113,9 +113,8 @@ void multiply_seen(int64_t rows, int64_t count, int64_t n, L left, const T* righ
 // f(slot, item) for each item; a slot, which has a scratch buffer, takes several items one after the other.
 template <class F>
 void each_item(int64_t items, int64_t slots, F f) {
-    parallel(slots, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t slot = begin; slot < end; slot++)
-            for (int64_t item = slot; item < items; item += slots) f(slot, item);
+    parallel_each(slots, 1, [&](int64_t slot) {
+        for (int64_t item = slot; item < items; item += slots) f(slot, item);
     });
 }
 
@@ -204,7 +203,7 @@ void attention(const Attention& a) {
 // An item is a part of the keys of a head, and all queries that see them. The contributions of the parts to dq are kept
 // in separate arrays, then added up in order.
 
-constexpr int64_t ROWS = Attention::QUERIES_BACKWARD;  // of queries in a block
+constexpr int64_t ROWS = Attention::QUERIES_BACKWARD;  // queries in a block
 
 // The arrays of one item: panels of the factors on the right of products, and two blocks of weights
 template <class T>
@@ -285,14 +284,12 @@ void attention_backward(const Attention& a) {
     T* const delta = a.dq || a.dk ? static_cast<T*>(a.delta) : nullptr;
     const T *const g = static_cast<const T*>(a.g), *const y = static_cast<const T*>(a.y);
     if (delta) {
-        parallel(all, 1 + (1 << 13) / (1 + a.value_width), [&](int64_t begin, int64_t end) {
-            for (int64_t r = begin; r < end; r++) {
-                double total = 0;
-                sums<T, 1, 2>(a.value_width, &total, [&](auto at, auto& sum) MG_INLINED {
-                    sum[0] += at.load(g + r * a.value_width) * at.load(y + r * a.value_width);
-                });
-                delta[r] = T(total);
-            }
+        parallel_each(all, 1 + (1 << 13) / (1 + a.value_width), [&](int64_t r) {
+            double total = 0;
+            sums<T, 1, 2>(a.value_width, &total, [&](auto at, auto& sum) MG_INLINED {
+                sum[0] += at.load(g + r * a.value_width) * at.load(y + r * a.value_width);
+            });
+            delta[r] = T(total);
         });
     }
     const int64_t length = attention_part(a);
@@ -334,12 +331,10 @@ void attention_backward(const Attention& a) {
             run(true);
     });
     if (dq && a.parts > 1) {
-        parallel(size, 1 << 13, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; i++) {
-                T total = partial[i];
-                for (int64_t part = 1; part < a.parts; part++) total += partial[part * size + i];
-                dq[i] = total;
-            }
+        parallel_each(size, 1 << 13, [&](int64_t i) {
+            T total = partial[i];
+            for (int64_t part = 1; part < a.parts; part++) total += partial[part * size + i];
+            dq[i] = total;
         });
     }
 }

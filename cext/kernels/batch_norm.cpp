@@ -9,7 +9,7 @@ namespace mg::MG_ISA {
 namespace {
 
 constexpr int64_t TILE = 1024;   // columns at a time
-constexpr int64_t MERGED = 128;  // the same when blocks are merged: fewer, so that there are tiles for all threads
+constexpr int64_t MERGED = 128;  // columns at a time when blocks are merged: fewer, so that all threads have tiles
 
 // A range of the channels
 struct Channels {
@@ -22,9 +22,7 @@ template <class T, class Stage>
 void by_channels(const Columns& at, Stage stage) {
     constexpr int64_t FIT = (1 << 17) / sizeof(T), LEAST = 8;
     if (!at.planes() || at.outer * at.inner > FIT || at.channels < LEAST) return stage(Channels{0, at.channels});
-    parallel(at.channels, 1 + NORM_GRAIN / (at.outer * at.inner), [&](int64_t begin, int64_t end) {
-        for (int64_t c = begin; c < end; c++) stage(Channels{c, c + 1});
-    });
+    parallel_each(at.channels, 1 + NORM_GRAIN / (at.outer * at.inner), [&](int64_t c) { stage(Channels{c, c + 1}); });
 }
 
 // Runs f(rows, columns, first element, block, first column) for every block of rows and tile of columns, or for every
@@ -119,7 +117,8 @@ MG_INLINE void ask_ahead(const Columns& at, Channels part, const T* plane) {
 
 // ── sums ──
 
-// first[c], second[c] = what f(at, row, sum) adds to sum.v[0] and sum.v[1] over all rows, in T for RUN of them
+// first[c] and second[c] = the sums of the terms that f(at, row, sum) adds to sum.v[0] and sum.v[1]; RUN rows are
+// summed in T, then these sums in double
 template <class T, class F, class... From>
 MG_INLINE void column_sums(int64_t rows, int64_t stride, int64_t columns, double* first, double* second, F f,
                            From... from) {
@@ -193,7 +192,7 @@ void block_moments(const Columns& at, Channels part, const T* x, double* mean, d
     });
 }
 
-// The moments of a channel from those of its blocks and columns (Chan, Golub and LeVeque 1979):
+// The moments of a channel, merged over its blocks and columns (Chan, Golub and LeVeque 1979):
 //   mean = sum of n_b mean_b / n,  m2 = sum of m2_b + n_b (mean_b - mean)^2
 template <class F>
 void merge_moments(const Columns& at, Channels part, const double* mean, const double* m2, F finish) {
@@ -207,8 +206,8 @@ void merge_moments(const Columns& at, Channels part, const double* mean, const d
         };
         const double rows = double(at.planes() ? at.outer * at.inner : at.outer);
         for (int64_t b = 0; b < at.blocks; b++) {
-            const double weight = size(b) / rows, *of = mean + b * at.columns + channel * at.repeat;
-            for (int64_t c = 0; c < columns; c++) center[c] += weight * (of[c] - first[c]);
+            const double weight = size(b) / rows, *part = mean + b * at.columns + channel * at.repeat;
+            for (int64_t c = 0; c < columns; c++) center[c] += weight * (part[c] - first[c]);
         }
         for (int64_t c = 0; c < columns; c++) center[c] += first[c];
         for (int64_t b = 0; b < at.blocks; b++) {
@@ -219,29 +218,29 @@ void merge_moments(const Columns& at, Channels part, const double* mean, const d
             }
         }
         for (int64_t c = 0; c < channels; c++) {
-            const double *of = center + c * at.repeat, *squares = square + c * at.repeat;
+            const double *means = center + c * at.repeat, *squares = square + c * at.repeat;
             double mid = 0, total = 0;
-            for (int64_t k = 0; k < at.repeat; k++) mid += of[k] - of[0];
-            mid = of[0] + mid / double(at.repeat);
-            for (int64_t k = 0; k < at.repeat; k++) total += squares[k] + rows * ((of[k] - mid) * (of[k] - mid));
+            for (int64_t k = 0; k < at.repeat; k++) mid += means[k] - means[0];
+            mid = means[0] + mid / double(at.repeat);
+            for (int64_t k = 0; k < at.repeat; k++) total += squares[k] + rows * ((means[k] - mid) * (means[k] - mid));
             finish(channel + c, mid, total / (rows * double(at.repeat)));
         }
     });
 }
 
-// The sums of g and of g (x - mean) over each channel, from those of its blocks and columns
+// The sums of g and of g (x - mean) over each block and column of the channels
 template <class T>
 void block_sums(const Columns& at, Channels part, const T* x, const T* center, const T* g, double* first,
                 double* second) {
     over_blocks(at, part, [=, &at](int64_t rows, int64_t columns, int64_t begin, int64_t block, int64_t column) {
         const int64_t to = block * at.columns + column;
-        const T *from = x + begin, *of = g + begin, *middle = center + column;
+        const T *from = x + begin, *given = g + begin, *middle = center + column;
         if (at.planes()) {
             ask_ahead(at, part, from);
-            ask_ahead(at, part, of);
+            ask_ahead(at, part, given);
             double total[2] = {};
             sums<T, 2, 2>(columns, total, [&, c = *middle](auto i, auto& sum) MG_INLINED {
-                const Vector<T> v = i.load(of);
+                const Vector<T> v = i.load(given);
                 sum[0] += v;
                 sum[1] += v * (i.load(from) - c);
             });
@@ -251,15 +250,16 @@ void block_sums(const Columns& at, Channels part, const T* x, const T* center, c
             column_sums<T>(
                 rows, at.columns, columns, first + to, second + to,
                 [&](auto i, int64_t row, auto& sum) MG_INLINED {
-                    const Vector<T> v = i.load(of + row);
+                    const Vector<T> v = i.load(given + row);
                     sum.v[0] += v;
                     sum.v[1] += v * (i.load(from + row) - i.load(middle));
                 },
-                from, of);
+                from, given);
         }
     });
 }
 
+// The sums over each channel, from its blocks and columns
 template <class F>
 void merge_sums(const Columns& at, Channels part, const double* first, const double* second, F finish) {
     over_channels(at, part, [=, &at](int64_t channel, int64_t channels) {
@@ -286,14 +286,14 @@ void merge_sums(const Columns& at, Channels part, const double* first, const dou
 // The coefficients of the columns, after the sums in the scratch buffer
 template <class T>
 struct Coefficients {
-    T* of[4];
+    T* array[4];
     int64_t repeat;
 
     Coefficients(const Columns& at, double* scratch) : repeat(at.repeat) {
-        for (int k = 0; k < 4; k++) of[k] = reinterpret_cast<T*>(scratch + (2 * at.blocks + k) * at.columns);
+        for (int k = 0; k < 4; k++) array[k] = reinterpret_cast<T*>(scratch + (2 * at.blocks + k) * at.columns);
     }
     void set(int64_t channel, int k, double value) const {
-        for (int64_t c = channel * repeat; c < (channel + 1) * repeat; c++) of[k][c] = T(value);
+        for (int64_t c = channel * repeat; c < (channel + 1) * repeat; c++) array[k][c] = T(value);
     }
 };
 
@@ -315,8 +315,8 @@ void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& 
     if (how == LONG && (at.columns <= SHORT_ROW || at.outer * at.channels * at.inner <= FIT)) how = SHORT;
     specialized(how, [=, &at]<Walk walk>() {
         over_blocks<walk>(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
-            const T *from = x + first, *center = by.of[0] + column, *scale = by.of[1] + column,
-                    *offset = by.of[2] + column;
+            const T *from = x + first, *center = by.array[0] + column, *scale = by.array[1] + column,
+                    *offset = by.array[2] + column;
             T* to = y + first;
             if (at.planes()) {
                 sweep<T, 4>(0, columns, [&, c = *center, s = *scale, o = *offset](auto i, int) MG_INLINED {
@@ -343,14 +343,14 @@ template <class T, bool given>
 void apply_backward(const Columns& at, Channels part, const T* x, const T* g, const Coefficients<T>& by, T* dx) {
     specialized(walk_of(at, given ? 2 : 3, dx), [=, &at]<Walk walk>() {
         over_blocks<walk>(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
-            const T *from = x + first, *of = g + first, *center = by.of[0] + column, *scale = by.of[1] + column,
-                    *slope = by.of[2] + column, *constant = by.of[3] + column;
+            const T *from = x + first, *cotangent = g + first, *center = by.array[0] + column,
+                    *scale = by.array[1] + column, *slope = by.array[2] + column, *constant = by.array[3] + column;
             T* to = dx + first;
             const auto map = [=](auto i, int64_t row, auto c, auto s, auto k, auto o) MG_INLINED {
                 if constexpr (given)
-                    return i.load(of + row) * s;
+                    return i.load(cotangent + row) * s;
                 else
-                    return i.load(of + row) * s + ((i.load(from + row) - c) * k + o);
+                    return i.load(cotangent + row) * s + ((i.load(from + row) - c) * k + o);
             };
             if (at.planes()) {
                 sweep<T, 2>(0, columns,
@@ -369,9 +369,9 @@ void apply_backward(const Columns& at, Channels part, const T* x, const T* g, co
                     [](auto, auto&) MG_INLINED {}, read...);
             };
             if constexpr (given)
-                walk_rows(of);
+                walk_rows(cotangent);
             else
-                walk_rows(of, from);
+                walk_rows(cotangent, from);
         });
     });
 }
@@ -442,7 +442,7 @@ void batch_norm_backward(int64_t outer, int64_t channels, int64_t inner, bool gi
     }
     by_channels<T>(at, [&](Channels part) {
         if (dgamma || dbeta || !given) {
-            block_sums(at, part, x, by.of[0], g, first, second);
+            block_sums(at, part, x, by.array[0], g, first, second);
             merge_sums(at, part, first, second, [=](int64_t c, double sum, double product) {
                 const double rstd = statistics[channels + c], scale = gamma ? rstd * gamma[c] : rstd,
                              shift = statistics[c] - double(T(statistics[c]));

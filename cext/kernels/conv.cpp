@@ -85,7 +85,7 @@ MG_INLINE void multiply_patches(int64_t rows, int64_t depth, const T* w, int64_t
         T* to = y + first * ldy;
         Vector<T> sum[R][2] = {};
         accumulate<T, R, 2>(depth, [&](int r, int64_t k) MG_INLINED { return a[r * ldw + k]; }, b, sum);
-        const auto write = [&](auto at, int v) MG_INLINED {
+        each_register<T>(positions, [&](auto at, int v) MG_INLINED {
 #pragma GCC unroll 8
             for (int r = 0; r < R; r++) {
                 if (accumulated)
@@ -94,15 +94,7 @@ MG_INLINE void multiply_patches(int64_t rows, int64_t depth, const T* w, int64_t
                     sum[r][v] += bias[first + r];
                 at.store(to + r * ldy, sum[r][v]);
             }
-        };
-        if (positions >= LANES<T>)
-            write(Whole<T>{0}, 0);
-        else
-            write(Part<T>{0, int(positions)}, 0);
-        if (positions >= PANEL<T>)
-            write(Whole<T>{LANES<T>}, 1);
-        else if (positions > LANES<T>)
-            write(Part<T>{LANES<T>, int(positions - LANES<T>)}, 1);
+        });
     });
 }
 
@@ -372,17 +364,15 @@ void conv2d_backward_weight(const Conv2d& at, const T* x, const T* g, T* dw, T* 
         }
     });
     const int64_t first = dw ? 0 : depth, last = dbias ? depth + 1 : depth;  // the rows of totals that are wanted
-    parallel(at.groups * (last - first), ceil_divide(CHUNK / 16, blocks * step + 1), [&](int64_t begin, int64_t end) {
-        for (int64_t unit = begin; unit < end; unit++) {
-            const int64_t group = unit / (last - first), k = first + unit % (last - first);
-            T* to = k == depth ? dbias + group * at.outputs : dw + group * at.outputs * depth + k;
-            const int64_t apart = k == depth ? 1 : depth;
-            for (int64_t o = 0; o < at.outputs; o += LANES<T>) {
-                Vector<T> sum = {};
-                for (int64_t block = 0; block < blocks; block++)
-                    sum += Whole<T>{o}.load(partial + (block * at.groups + group) * stride + k * step);
-                for (int64_t i = 0; i < LANES<T> && o + i < at.outputs; i++) to[(o + i) * apart] = sum[i];
-            }
+    parallel_each(at.groups * (last - first), ceil_divide(CHUNK / 16, blocks * step + 1), [&](int64_t unit) {
+        const int64_t group = unit / (last - first), k = first + unit % (last - first);
+        T* to = k == depth ? dbias + group * at.outputs : dw + group * at.outputs * depth + k;
+        const int64_t apart = k == depth ? 1 : depth;
+        for (int64_t o = 0; o < at.outputs; o += LANES<T>) {
+            Vector<T> sum = {};
+            for (int64_t block = 0; block < blocks; block++)
+                sum += Whole<T>{o}.load(partial + (block * at.groups + group) * stride + k * step);
+            for (int64_t i = 0; i < LANES<T> && o + i < at.outputs; i++) to[(o + i) * apart] = sum[i];
         }
     });
 }

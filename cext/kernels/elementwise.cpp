@@ -5,6 +5,7 @@
 // in place or, at the tail and for any strides, are gathered into a buffer: one vector body handles all.
 // Functions of the C library run in one plain loop. A bool is a byte, 0 or 1; integers wrap.
 #include "math.hpp"
+#include "vector.hpp"
 
 namespace mg::MG_ISA {
 namespace {
@@ -24,7 +25,7 @@ constexpr bool is_float = std::is_floating_point_v<T>;
 template <class T>
 using W = Wrapping<T>;
 
-// ---- functions that the table's expressions call, in addition to those of math.hpp -------------------------------
+// ---- functions for the table's expressions that math.hpp lacks ----------------------------------------------------
 
 #define MG_LIBRARY(function)                                                 \
     MG_INLINE float function(float x) { return __builtin_##function##f(x); } \
@@ -313,20 +314,16 @@ void where(int64_t n, char* const* data, const int64_t* strides) {
         const Bool* c = &at<Bool>(data[0], 0);
         const T *a = &at<T>(data[1], 0), *b = &at<T>(data[2], 0);
         T* y = &at<T>(data[3], 0);
-        const T a0 = *a, b0 = *b;
-        if (sa && sb) {
+        const auto choose = [=](auto a, auto b) MG_INLINED {
 #pragma omp simd
-            for (int64_t i = 0; i < n; i++) y[i] = c[i] ? a[i] : b[i];
-        } else if (sa) {
-#pragma omp simd
-            for (int64_t i = 0; i < n; i++) y[i] = c[i] ? a[i] : b0;
-        } else if (sb) {
-#pragma omp simd
-            for (int64_t i = 0; i < n; i++) y[i] = c[i] ? a0 : b[i];
-        } else {
-#pragma omp simd
-            for (int64_t i = 0; i < n; i++) y[i] = c[i] ? a0 : b0;
-        }
+            for (int64_t i = 0; i < n; i++) y[i] = c[i] ? a(i) : b(i);
+        };
+        const auto with_b = [=](auto of_a) MG_INLINED {
+            sb ? choose(of_a, [=](int64_t i) MG_INLINED { return b[i]; })
+               : choose(of_a, [number = *b](int64_t) MG_INLINED { return number; });
+        };
+        sa ? with_b([=](int64_t i) MG_INLINED { return a[i]; })
+           : with_b([number = *a](int64_t) MG_INLINED { return number; });
         return;
     }
     char *c = data[0], *a = data[1], *b = data[2], *y = data[3];
@@ -372,7 +369,7 @@ struct Cast {
 
 // ---- the table --------------------------------------------------------------------------------------------------
 
-enum Kind { VECTOR, BLOCKS, PLAIN, TRIGONOMETRIC, POWER };  // of loop
+enum Kind { VECTOR, BLOCKS, PLAIN, TRIGONOMETRIC, POWER };  // the loops that functions.inc names
 
 template <Kind kind, Unary op, class types, class... T>
 void set_unary(Kernels& k, Types<T...>) {

@@ -22,12 +22,7 @@ MG_INLINE Vector<T> exponential(Vector<T> v) {
 // The largest element of a row; NaN does not count here but shows up in the sum.
 template <class T>
 T largest(int64_t width, const T* x) {
-    const auto larger = [](auto a, auto b) MG_INLINED { return a > b ? a : b; };
-    const T lowest = -T(__builtin_inf());
-    Vector<T> top[4];
-    for (auto& v : top) v = Vector<T>{} + lowest;
-    sweep<T, 4>(0, width, [&](auto at, int u) MG_INLINED { top[u] = larger(top[u], at.load(x, lowest)); });
-    return fold<T>(larger(larger(top[0], top[1]), larger(top[2], top[3])), larger);
+    return combine_row(width, x, -T(__builtin_inf()), [](auto a, auto b) MG_INLINED { return a > b ? a : b; });
 }
 
 // sum of exp(x - shift); the exponentials are kept in y if it is not null

@@ -28,15 +28,13 @@ void each_slice(int64_t outer, int64_t m, int64_t inner, Body body) {
     if (inner == 0) return;
     const int64_t slices = m * inner < 2 * GRAIN || inner < 32 ? 1 : minimum(8, inner / 16),
                   columns = ceil_divide(inner, slices);
-    parallel(outer * slices, 1 + GRAIN / (1 + m * columns), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; i++) {
-            const int64_t first = minimum(inner, i % slices * columns);
-            body(i / slices, first, minimum(columns, inner - first));
-        }
+    parallel_each(outer * slices, 1 + GRAIN / (1 + m * columns), [&](int64_t i) {
+        const int64_t first = minimum(inner, i % slices * columns);
+        body(i / slices, first, minimum(columns, inner - first));
     });
 }
 
-// Makes the length of a row in bytes a constant if it is that of one element.
+// Makes the length of a row in bytes a constant if a row is one element.
 template <class Copy>
 void with_constant_size(int64_t bytes, Copy copy) {
     switch (bytes) {
@@ -92,12 +90,10 @@ void add_at(int64_t outer, int64_t n, int64_t inner, T* x, int64_t m, const int6
 // chunk has; then the positions, in chunk c from y[starts[c]] on
 MG_KERNEL(count_true)
 void count_true(int64_t n, const uint8_t* x, int64_t* counts) {
-    parallel(ceil_divide(n, MASK_CHUNK), 1, [=](int64_t begin, int64_t end) {
-        for (int64_t c = begin; c < end; c++) {
-            uint32_t count = 0;
-            for (int64_t i = c * MASK_CHUNK; i < minimum(n, (c + 1) * MASK_CHUNK); i++) count += x[i];
-            counts[c] = count;
-        }
+    parallel_each(ceil_divide(n, MASK_CHUNK), 1, [=](int64_t c) {
+        uint32_t count = 0;
+        for (int64_t i = c * MASK_CHUNK; i < minimum(n, (c + 1) * MASK_CHUNK); i++) count += x[i];
+        counts[c] = count;
     });
 }
 
@@ -108,7 +104,7 @@ void true_positions(int64_t n, const uint8_t* x, const int64_t* starts, int64_t*
         for (int64_t c = begin; c < end; c++) {
             int64_t* to = y + starts[c];
             for (int64_t first = c * MASK_CHUNK; first < minimum(n, (c + 1) * MASK_CHUNK); first += RUN) {
-                int64_t found[RUN], count = 0;  // every position is written, and stays if it is one of them
+                int64_t found[RUN], count = 0;  // every position is written, and overwritten unless its element is true
                 for (int64_t i = first; i < minimum(n, first + RUN); i++) {
                     found[count] = i;
                     count += x[i];

@@ -47,7 +47,7 @@ MG_INLINE const P& typed(const P& p) {
     return p;
 }
 
-// Puts a kernel into the table, whose arrays are void* where those of the kernel have a dtype.
+// Puts a kernel into the table, where an array of any dtype is a void*.
 template <auto kernel, class R, class... P>
 void put_kernel(R (*&place)(P...)) {
     place = [](P... p) { return kernel(typed(p)...); };

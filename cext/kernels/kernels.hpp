@@ -48,16 +48,16 @@ struct Rule {
 
 // In the order of KINDS and NORMS in ops/recurrent.pyx
 enum CellKind { RNN_TANH, RNN_RELU, LSTM, GRU };
-enum CellNorm { NO_NORM, NORM_STATE, NORM_SUM };  // of the state's part of the sum, or of the whole sum
+enum CellNorm { NO_NORM, NORM_STATE, NORM_SUM };  // normalizes the state's part of the sum, or the whole sum
 
-// All steps of one recurrent layer: T steps, N samples, H units, G gates, columns = G H. Pointers may be null for parts
-// that the layer does not have. recurrent.cpp has the equations.
+// All steps of one recurrent layer: T steps, N samples, H units, G gates, columns = G H. Pointers to parts that the
+// layer lacks are null. recurrent.cpp has the equations.
 struct Recurrence {
     int32_t cell, norm, norm_cell;
     int32_t centered;   // whether the norms subtract the mean: LN, otherwise RMSNorm
     int32_t swap;       // GRU: its update gate weighs the new state instead of the old one
-    double slope;       // of the hard sigmoid; 0: the logistic function
-    double eps, eps_c;  // of the norms of the columns, and of c'
+    double slope;       // the hard sigmoid's; 0: the logistic function
+    double eps, eps_c;  // for the norms of the columns, and for the norm of c'
     int64_t steps, batch, hidden, gates;
     int64_t segments, ends[4];  // columns that are normalized together: [0, ends[0]), [ends[0], ends[1]), ...
     int64_t block, keep;        // samples that a thread takes at once; 1: z, act, stats of every step are kept, 0: not
@@ -104,7 +104,7 @@ struct Pool2d {
 // read at steps for batch, heads, queries and keys. A weight is dropped, and the others are divided by 1 - dropout, by
 // the generator of random.cpp: row r, counted over all heads, begins with block offset + r ceil(keys/4).
 struct Attention {
-    static constexpr int64_t KEYS = 128, QUERIES = 128, QUERIES_BACKWARD = 64;  // of a block
+    static constexpr int64_t KEYS = 128, QUERIES = 128, QUERIES_BACKWARD = 64;  // in a block
 
     int64_t batch, heads, group, queries, keys, width, value_width;
     double scale;
@@ -119,7 +119,7 @@ struct Attention {
     const void* g;
     void *dq, *dk, *dv;
     void *delta, *partial;  // scratch: [.., queries], and dq of each part if there are several
-    int64_t parts;          // of the keys of a head, summed separately; depends on the shape alone
+    int64_t parts;          // into which the keys of a head are split; depends on the shape alone
     int64_t slots;          // tasks that may run at once
     void* scratch;          // [slots, attention_scratch(..)]
 

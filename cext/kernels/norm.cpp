@@ -114,7 +114,7 @@ struct Slopes {
 // One row with one gamma per element. Unless dgamma is null, the row's parts are added to dgamma and dbeta.
 template <class T, Walk walk, bool centered>
 void differentiate(int64_t width, const T* x, const T* gamma, T mean, T rstd, const T* g, T* dx, T* dgamma, T* dbeta) {
-    double total[3] = {};  // of h d, of d, of h
+    double total[3] = {};  // the sums of h d, d and h
     sums<T, centered ? 3 : 1, walk == SHORT ? 1 : 2>(width, total, [&](auto at, auto& sum) MG_INLINED {
         const Vector<T> d = centered ? at.keep(at.load(x) - mean) : at.load(x);
         Vector<T> h = at.load(g);
@@ -164,8 +164,8 @@ void add_partials(int64_t blocks, int64_t width, int64_t stride, const Partial* 
     });
 }
 
-// Rows that share one gamma per element. Partial sums of each row would take as much memory as x, so they are those of
-// blocks of rows: partial[norm_blocks(rows), 2 or 1, width], without dbeta if the rows are not centered.
+// Rows that share one gamma per element. Sums for each row would take as much memory as x, so each block of rows has
+// its own: partial[norm_blocks(rows), 2 or 1, width], without dbeta if the rows are not centered.
 template <class T, bool centered>
 void elements_backward(int64_t rows, int64_t width, const T* x, const T* gamma, const T* mean, const T* rstd,
                        const T* g, T* dx, T* dgamma, T* dbeta, T* partial) {
@@ -175,18 +175,16 @@ void elements_backward(int64_t rows, int64_t width, const T* x, const T* gamma, 
     const int64_t blocks = norm_blocks(rows), work = NORM_BLOCK * width;
     const int64_t stride = centered ? 2 * width : width;
     const Walk how = choose_walk<T>(3, rows, width, dx);
-    parallel(blocks, 1 + NORM_GRAIN / work, [&](int64_t first, int64_t last) {
-        for (int64_t b = first; b < last; b++) {
-            T* sums = affine ? partial + b * stride : nullptr;
-            for (int64_t c = 0; affine && c < stride; c++) sums[c] = 0;
-            const int64_t end = (b + 1) * NORM_BLOCK < rows ? (b + 1) * NORM_BLOCK : rows;
-            specialized(how, [=]<Walk walk>() {
-                for (int64_t r = b * NORM_BLOCK; r < end; r++)
-                    differentiate<T, walk, centered>(width, x + r * width, gamma, centered ? mean[r] : 0, rstd[r],
-                                                     g + r * width, dx ? dx + r * width : nullptr, sums,
-                                                     affine ? sums + width : nullptr);
-            });
-        }
+    parallel_each(blocks, 1 + NORM_GRAIN / work, [&](int64_t b) {
+        T* sums = affine ? partial + b * stride : nullptr;
+        for (int64_t c = 0; affine && c < stride; c++) sums[c] = 0;
+        const int64_t end = (b + 1) * NORM_BLOCK < rows ? (b + 1) * NORM_BLOCK : rows;
+        specialized(how, [=]<Walk walk>() {
+            for (int64_t r = b * NORM_BLOCK; r < end; r++)
+                differentiate<T, walk, centered>(width, x + r * width, gamma, centered ? mean[r] : 0, rstd[r],
+                                                 g + r * width, dx ? dx + r * width : nullptr, sums,
+                                                 affine ? sums + width : nullptr);
+        });
     });
     if (dgamma) add_partials(blocks, width, stride, partial, dgamma);
     if (dbeta) add_partials(blocks, width, stride, partial + width, dbeta);
@@ -210,28 +208,28 @@ void channels_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner, c
     parallel(samples * groups, 1 + NORM_GRAIN / (1 + 2 * width), [=](int64_t begin, int64_t end) {
         specialized(how, [=]<Walk walk>() {
             for (int64_t r = begin; r < end; r++) {
-                const T *row = x + r * width, *of_row = g + r * width, *gain = gamma ? gamma + r % groups * m : nullptr;
+                const T *row = x + r * width, *g_row = g + r * width, *gain = gamma ? gamma + r % groups * m : nullptr;
                 const T center = T(mean[r]);
                 double *dgain = partial + r / groups * 2 * channels + r % groups * m, *dshift = dgain + channels;
                 const double s = rstd[r], shift = mean[r] - center;
                 if (inner == 1) {  // then there is one gamma per element
                     for (int64_t c = 0; c < m; c++) {
-                        dshift[c] = of_row[c];
-                        dgain[c] = s * (of_row[c] * ((row[c] - center) - shift));
+                        dshift[c] = g_row[c];
+                        dgain[c] = s * (g_row[c] * ((row[c] - center) - shift));
                     }
                     if (dx)
-                        differentiate<T, walk, true>(m, row, gain, center, T(s), of_row, dx + r * width, nullptr,
+                        differentiate<T, walk, true>(m, row, gain, center, T(s), g_row, dx + r * width, nullptr,
                                                      nullptr);
                     continue;
                 }
                 double h = 0, hd = 0;
                 for (int64_t c = 0; c < m; c++) {
-                    const T *from = row + c * inner, *of = of_row + c * inner,
-                            *to = dx ? dx + r * width + c * inner : of;
+                    const T *from = row + c * inner, *given = g_row + c * inner,
+                            *to = dx ? dx + r * width + c * inner : given;
                     double total[2] = {};
                     const auto add = [&](auto at, auto& sum) MG_INLINED {
                         write_ahead<walk>(at, to, 0);
-                        const Vector<T> v = at.load(of);
+                        const Vector<T> v = at.load(given);
                         sum[0] += v;
                         sum[1] += v * (at.load(from) - center);
                     };
@@ -241,8 +239,8 @@ void channels_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner, c
                         sums<T, 2, 1>(inner, total, add);
                     } else {
                         for (int64_t i = 0; i < inner; i++) {
-                            total[0] += of[i];
-                            total[1] += of[i] * (from[i] - center);
+                            total[0] += given[i];
+                            total[1] += given[i] * (from[i] - center);
                         }
                     }
                     const double k = gain ? gain[c] : 1;
@@ -256,19 +254,19 @@ void channels_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner, c
                 const Slopes<T> by(s, shift, h, hd / double(width), 0);
                 // Backwards, because the nearest cache, which may not hold a whole row, has the channels read last.
                 for (int64_t c = m; c-- > 0;) {
-                    const T *from = row + c * inner, *of = of_row + c * inner;
+                    const T *from = row + c * inner, *given = g_row + c * inner;
                     const T scale = T(gain ? s * gain[c] : s);
                     T* to = dx + r * width + c * inner;
                     over_channel<T>(
                         inner,
                         [=](auto at, int) MG_INLINED {
                             write<walk>(at, to,
-                                        at.load(of) * scale + ((at.load(from) - center) * by.slope + by.constant));
+                                        at.load(given) * scale + ((at.load(from) - center) * by.slope + by.constant));
                             read_ahead<walk>(at, from, width);
-                            read_ahead<walk>(at, of, width);
+                            read_ahead<walk>(at, given, width);
                         },
                         [&](int64_t i)
-                            MG_INLINED { to[i] = of[i] * scale + ((from[i] - center) * by.slope + by.constant); });
+                            MG_INLINED { to[i] = given[i] * scale + ((from[i] - center) * by.slope + by.constant); });
                 }
             }
         });

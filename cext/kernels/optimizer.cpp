@@ -5,8 +5,8 @@
 // than in the body, and the new value of an element would depend on its position. Constants are combined in double; the
 // formulas are PyTorch's.
 //
-// A mean or a sum of squares overflows long before the gradients do: from 1.8e19 in float32. What is above the largest
-// number is stored as the negative of its root: -r stands for r^2.
+// A mean or a sum of squares overflows long before the gradients do: from 1.8e19 in float32. A square above the largest
+// number is stored as the negative of its root: -r means r^2.
 #include "../runtime/pool.hpp"
 #include "vector.hpp"
 
@@ -38,21 +38,24 @@ int64_t total_size(const Tensors& list) {
     return total;
 }
 
+// The arrays of one tensor; states that an optimizer does not have are null.
 template <class T>
-MG_INLINE T* array(void* const* arrays, int64_t i) {
-    return static_cast<T*>(arrays[i]);
-}
-template <class T>
-MG_INLINE const T* array(const void* const* arrays, int64_t i) {
-    return static_cast<const T*>(arrays[i]);
-}
+struct Arrays {
+    T *p, *s1, *s2, *s3;
+    const T* g;
 
-// rule(i) returns the function that updates the registers of tensor i.
+    MG_INLINE Arrays(const Tensors& list, int64_t i) : g(static_cast<const T*>(list.g[i])) {
+        const auto of = [=](void* const* arrays) { return arrays ? static_cast<T*>(arrays[i]) : nullptr; };
+        p = of(list.p), s1 = of(list.s1), s2 = of(list.s2), s3 = of(list.s3);
+    }
+};
+
+// rule(arrays of a tensor) returns the function that updates its registers.
 template <class T, class Rule>
 void update(const Tensors& list, Rule rule) {
     parallel(total_size(list), GRAIN, [&](int64_t begin, int64_t end) {
         each_piece(list, begin, end, [&](int64_t i, int64_t first, int64_t last) {
-            const auto step = rule(i);
+            const auto step = rule(Arrays<T>(list, i));
             sweep<T, 1>(first, last, [&](auto at, int) MG_INLINED { step(at); });
         });
     });
@@ -60,8 +63,8 @@ void update(const Tensors& list, Rule rule) {
 
 // g + weight_decay p; without decay, an infinite parameter does not turn it into NaN
 template <class T, class At>
-MG_INLINE Vector<T> decayed(At at, const T* g, const T* p, T decay) {
-    return decay == 0 ? at.load(g) : at.load(g) + decay * at.load(p);
+MG_INLINE Vector<T> decayed(At at, const Arrays<T>& a, T decay) {
+    return decay == 0 ? at.load(a.g) : at.load(a.g) + decay * at.load(a.p);
 }
 
 // Whether a lane has its sign bit set
@@ -92,7 +95,8 @@ MG_INLINE Vector<T> root_of(Vector<T> v) {
 }
 
 // v = keep v + fresh d^2; returns whether an element of v or `other` may be negative. Where the square overflows, roots
-// are added: sqrt(a^2 + b^2) = a sqrt(1 + (b/a)^2) for a >= b. A d that is not finite gives what it gives without this.
+// are added: sqrt(a^2 + b^2) = a sqrt(1 + (b/a)^2) for a >= b. A d that is not finite has the same result as without
+// this.
 template <class T>
 MG_INLINE bool advance(Vector<T>& v, Vector<T> d, T keep, T fresh, Vector<T> other = Vector<T>{}) {
     typedef decltype(d < d) Bits;
@@ -113,24 +117,20 @@ MG_INLINE bool advance(Vector<T>& v, Vector<T> d, T keep, T fresh, Vector<T> oth
 template <class T>
 void sgd(const Tensors& list, const Update& step) {
     const T lr = T(step[0]), decay = T(step[1]);
-    update<T>(list, [=, &list](int64_t i) MG_INLINED {
-        T* const p = array<T>(list.p, i);
-        const T* const g = array<T>(list.g, i);
-        return [=](auto at) MG_INLINED { at.store(p, at.load(p) - lr * decayed(at, g, p, decay)); };
+    update<T>(list, [=](Arrays<T> a) MG_INLINED {
+        return [=](auto at) MG_INLINED { at.store(a.p, at.load(a.p) - lr * decayed(at, a, decay)); };
     });
 }
 template <class T, bool first>
 void sgd_with_momentum(const Tensors& list, const Update& step) {
     const T lr = T(step[0]), decay = T(step[1]), momentum = T(step[2]), fresh = T(step[3]);
     const bool nesterov = step[4];
-    update<T>(list, [=, &list](int64_t i) MG_INLINED {
-        T *const p = array<T>(list.p, i), *const buffer = array<T>(list.s1, i);
-        const T* const g = array<T>(list.g, i);
+    update<T>(list, [=](Arrays<T> a) MG_INLINED {
         return [=](auto at) MG_INLINED {
-            const Vector<T> d = decayed(at, g, p, decay);
-            const Vector<T> b = first ? d : momentum * at.load(buffer) + fresh * d;
-            at.store(buffer, b);
-            at.store(p, at.load(p) - lr * (nesterov ? d + momentum * b : b));
+            const Vector<T> d = decayed(at, a, decay);
+            const Vector<T> b = first ? d : momentum * at.load(a.s1) + fresh * d;
+            at.store(a.s1, b);
+            at.store(a.p, at.load(a.p) - lr * (nesterov ? d + momentum * b : b));
         };
     });
 }
@@ -142,18 +142,15 @@ template <class T, bool amsgrad>
 void adam(const Tensors& list, const Update& step) {
     const T rate = T(step[0]), root = T(step[1]), eps = T(step[2]), beta1 = T(step[3]), beta2 = T(step[4]);
     const T fresh1 = T(step[5]), fresh2 = T(step[6]), decay = T(step[7]), shrink = T(step[8]);
-    update<T>(list, [=, &list](int64_t i) MG_INLINED {
-        T *const p = array<T>(list.p, i), *const m = array<T>(list.s1, i), *const v = array<T>(list.s2, i);
-        T* const top = amsgrad ? array<T>(list.s3, i) : nullptr;
-        const T* const g = array<T>(list.g, i);
+    update<T>(list, [=](Arrays<T> a) MG_INLINED {
         return [=](auto at) MG_INLINED {
-            const Vector<T> d = decayed(at, g, p, decay);
-            const Vector<T> first = beta1 * at.load(m) + fresh1 * d;
-            const Vector<T> before = amsgrad ? at.load(top) : Vector<T>{};
-            Vector<T> second = at.load(v);
+            const Vector<T> d = decayed(at, a, decay);
+            const Vector<T> first = beta1 * at.load(a.s1) + fresh1 * d;
+            const Vector<T> before = amsgrad ? at.load(a.s3) : Vector<T>{};
+            Vector<T> second = at.load(a.s2);
             const bool large = advance<T>(second, d, beta2, fresh2, before);
-            at.store(m, first);
-            at.store(v, second);
+            at.store(a.s1, first);
+            at.store(a.s2, second);
             if constexpr (amsgrad) {
                 auto larger = (second > before) | (second != second);
                 if (large) [[unlikely]] {
@@ -161,10 +158,10 @@ void adam(const Tensors& list, const Update& step) {
                     larger |= second > MOST<T>;
                 }
                 second = larger ? second : before;
-                at.store(top, second);
+                at.store(a.s3, second);
             }
             const Vector<T> deviation = large ? root_of<T>(second) : sqrt<T>(second);
-            at.store(p, shrink * at.load(p) - rate * first / (deviation * root + eps));
+            at.store(a.p, shrink * at.load(a.p) - rate * first / (deviation * root + eps));
         };
     });
 }
@@ -176,33 +173,29 @@ template <class T, bool with_momentum, bool centered>
 void rmsprop(const Tensors& list, const Update& step) {
     const T lr = T(step[0]), decay = T(step[1]), eps = T(step[2]), alpha = T(step[3]), fresh = T(step[4]);
     const T momentum = T(step[5]);
-    update<T>(list, [=, &list](int64_t i) MG_INLINED {
-        T *const p = array<T>(list.p, i), *const v = array<T>(list.s1, i);
-        T* const buffer = with_momentum ? array<T>(list.s2, i) : nullptr;
-        T* const mean = centered ? array<T>(list.s3, i) : nullptr;
-        const T* const g = array<T>(list.g, i);
+    update<T>(list, [=](Arrays<T> a) MG_INLINED {
         return [=](auto at) MG_INLINED {
-            const Vector<T> d = decayed(at, g, p, decay);
-            Vector<T> square = at.load(v);
+            const Vector<T> d = decayed(at, a, decay);
+            Vector<T> square = at.load(a.s1);
             const bool large = advance<T>(square, d, alpha, fresh);
             Vector<T> deviation = large ? root_of<T>(square) : sqrt<T>(square);
-            at.store(v, square);
+            at.store(a.s1, square);
             if constexpr (centered) {
-                const Vector<T> a = alpha * at.load(mean) + fresh * d, variance = square - a * a;
-                at.store(mean, a);
+                const Vector<T> mean = alpha * at.load(a.s3) + fresh * d, variance = square - mean * mean;
+                at.store(a.s3, mean);
                 const auto root = [](Vector<T> x) MG_INLINED { return sqrt<T>(x < 0 ? Vector<T>{} : x); };  // rounding
                 deviation = root(variance);
                 if (large) [[unlikely]] {
-                    const Vector<T> ratio = a / square;
+                    const Vector<T> ratio = mean / square;
                     deviation = square < 0 ? -square * root(1 - ratio * ratio) : deviation;
                 }
             }
             Vector<T> change = d / (deviation + eps);
             if constexpr (with_momentum) {
-                change += momentum * at.load(buffer);
-                at.store(buffer, change);
+                change += momentum * at.load(a.s2);
+                at.store(a.s2, change);
             }
-            at.store(p, at.load(p) - lr * change);
+            at.store(a.p, at.load(a.p) - lr * change);
         };
     });
 }
@@ -229,15 +222,13 @@ void adam_any(const Tensors& list, const Update& step) {
 template <class T>
 void adagrad(const Tensors& list, const Update& step) {
     const T lr = T(step[0]), decay = T(step[1]), eps = T(step[2]);
-    update<T>(list, [=, &list](int64_t i) MG_INLINED {
-        T *const p = array<T>(list.p, i), *const s = array<T>(list.s1, i);
-        const T* const g = array<T>(list.g, i);
+    update<T>(list, [=](Arrays<T> a) MG_INLINED {
         return [=](auto at) MG_INLINED {
-            const Vector<T> d = decayed(at, g, p, decay);
-            Vector<T> sum = at.load(s);
+            const Vector<T> d = decayed(at, a, decay);
+            Vector<T> sum = at.load(a.s1);
             const bool large = advance<T>(sum, d, 1, 1);
-            at.store(s, sum);
-            at.store(p, at.load(p) - lr * d / ((large ? root_of<T>(sum) : sqrt<T>(sum)) + eps));
+            at.store(a.s1, sum);
+            at.store(a.p, at.load(a.p) - lr * d / ((large ? root_of<T>(sum) : sqrt<T>(sum)) + eps));
         };
     });
 }
@@ -250,7 +241,7 @@ double sum_of_squares(const Tensors& list) {
     double sums[PIECES] = {}, sum = 0;
     parallel(total, step, [&](int64_t begin, int64_t end) {
         each_piece(list, begin, end, [&](int64_t i, int64_t first, int64_t last) {
-            const T* g = array<T>(list.g, i);
+            const T* g = static_cast<const T*>(list.g[i]);
             double part = 0;
 #pragma omp simd reduction(+ : part)
             for (int64_t j = first; j < last; j++) part += double(g[j]) * double(g[j]);

@@ -1,8 +1,8 @@
 // The places of elements of given ranks in rows, found without sorting them.
 //
 // An element is compared by a key, an unsigned integer in the order of the numbers, where -0 is 0. The candidates for a
-// rank are counted by the leading digits of their keys, and those with the right digits stay. Another thread may write
-// to the row meanwhile: places are then any of the row.
+// rank are counted by the leading digits of their keys, and the ones with the right digits stay. If another thread
+// writes to the row meanwhile, the places may be any in the row.
 #include "../runtime/pool.hpp"
 #include "isa.hpp"
 
@@ -94,35 +94,33 @@ struct Place {
 MG_KERNEL(ranked[FLOATS])
 template <class T>
 void ranked(int64_t rows, int64_t n, const T* all, int64_t m, const int64_t* ranks, Word<T>* all_keys, int64_t* index) {
-    parallel(rows, 1 + GRAIN / (1 + n), [=](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; row++) {
-            const T* x = all + row * n;
-            Word<T>* keys = all_keys + row * n;
-            int64_t* to = index + row * m;
-            bool broken = false;
-            for (int64_t i = 0; i < n; i++) broken |= x[i] != x[i];
-            if (broken) {
-                int64_t last = n - 1;
-                while (last && x[last] == x[last]) last--;
-                for (int64_t j = 0; j < m; j++) to[j] = last;
-                continue;
-            }
-            Place<T> place{0, 0, 0, 0};
-            for (int64_t j = 0; j < m; j++) {
-                if (ranks[j] < place.less || ranks[j] >= place.less + place.equal) {
-                    if (place.equal && ranks[j] == place.less + place.equal) {
-                        place.key = place.next;
-                    } else {
-                        for (int64_t i = 0; i < n; i++) keys[i] = key_of(x[i]);
-                        place.key = among(n, keys, ranks[j]);
-                    }
-                    place.count(n, x);
+    parallel_each(rows, 1 + GRAIN / (1 + n), [=](int64_t row) {
+        const T* x = all + row * n;
+        Word<T>* keys = all_keys + row * n;
+        int64_t* to = index + row * m;
+        bool broken = false;
+        for (int64_t i = 0; i < n; i++) broken |= x[i] != x[i];
+        if (broken) {
+            int64_t last = n - 1;
+            while (last && x[last] == x[last]) last--;
+            for (int64_t j = 0; j < m; j++) to[j] = last;
+            return;
+        }
+        Place<T> place{0, 0, 0, 0};
+        for (int64_t j = 0; j < m; j++) {
+            if (ranks[j] < place.less || ranks[j] >= place.less + place.equal) {
+                if (place.equal && ranks[j] == place.less + place.equal) {
+                    place.key = place.next;
+                } else {
+                    for (int64_t i = 0; i < n; i++) keys[i] = key_of(x[i]);
+                    place.key = among(n, keys, ranks[j]);
                 }
-                int64_t at = 0;
-                for (int64_t before = ranks[j] - place.less; at < n - 1; at++)
-                    if (key_of(x[at]) == place.key && before-- == 0) break;
-                to[j] = at;
+                place.count(n, x);
             }
+            int64_t at = 0;
+            for (int64_t before = ranks[j] - place.less; at < n - 1; at++)
+                if (key_of(x[at]) == place.key && before-- == 0) break;
+            to[j] = at;
         }
     });
 }

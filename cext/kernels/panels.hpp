@@ -103,12 +103,26 @@ template <class F>
 MG_INLINE void in_parts(int64_t rows, F&& run) {
     const int64_t parts = ceil_divide(rows, TILE_ROWS), least = parts < 2 ? rows : rows / parts;
     int64_t longer = rows - least * parts;  // this many parts have one more row
-    const auto choose = [&]<int... R>(int64_t height, int64_t first, std::integer_sequence<int, R...>)
-                            MG_INLINED { ((height == R + 1 && (run.template operator()<R + 1>(first), true)) || ...); };
+    const auto choose = [&]<int... R>(int64_t height, int64_t first, std::integer_sequence<int, R...>) MG_INLINED {
+        ((height == TILE_ROWS - R && (run.template operator()<TILE_ROWS - R>(first), true)) || ...);
+    };
     for (int64_t first = 0, height; first < rows; first += height) {
         height = least + (longer-- > 0);
         choose(height, first, std::make_integer_sequence<int, TILE_ROWS>());
     }
+}
+
+// f(at, v) for the registers v of a panel that hold its first `columns` columns
+template <class T, class F>
+MG_INLINE void each_register(int64_t columns, F&& f) {
+    if (columns >= LANES<T>)
+        f(Whole<T>{0}, 0);
+    else
+        f(Part<T>{0, int(columns)}, 0);
+    if (columns >= PANEL<T>)
+        f(Whole<T>{LANES<T>}, 1);
+    else if (columns > LANES<T>)
+        f(Part<T>{LANES<T>, int(columns - LANES<T>)}, 1);
 }
 
 // c[R, columns] = start + a[R, k] b, with b one panel and start = c, the bias, or nothing; a may be stored transposed
@@ -119,7 +133,7 @@ MG_INLINE void multiply_panel(int64_t k, const T* a, int64_t lda, const T* b, in
     accumulate<T, R, 2>(
         k, [&](int r, int64_t p) MG_INLINED { return transposed ? a[p * lda + r] : a[r * lda + p]; },
         [&](int64_t p, int v) MG_INLINED { return Whole<T>{p * PANEL<T> + v * LANES<T>}.load(b); }, sum);
-    const auto write = [&](auto at, int j) MG_INLINED {
+    each_register<T>(columns, [&](auto at, int j) MG_INLINED {
 #pragma GCC unroll 8
         for (int r = 0; r < R; r++) {
             Vector<T> v = sum[r][j];
@@ -127,17 +141,7 @@ MG_INLINE void multiply_panel(int64_t k, const T* a, int64_t lda, const T* b, in
             if (accumulated) v += at.load(c + r * ldc);
             at.store(c + r * ldc, v);
         }
-    };
-    if (columns >= PANEL<T>) {
-        write(Whole<T>{0}, 0);
-        write(Whole<T>{LANES<T>}, 1);
-    } else {
-        if (columns >= LANES<T>)
-            write(Whole<T>{0}, 0);
-        else
-            write(Part<T>{0, int(columns)}, 0);
-        if (columns > LANES<T>) write(Part<T>{LANES<T>, int(columns - LANES<T>)}, 1);
-    }
+    });
 }
 
 // c[rows, n] = start + a[rows, k] b with the panels of b[k, n]

@@ -133,24 +133,22 @@ template <class T>
 void max_pool2d(const Pool2d& at, const T* x, T* y, int64_t* index) {
     const int64_t plane = at.height * at.width, windows = at.rows * at.columns;
     const bool paired = !index && is_paired(at);
-    parallel(at.planes, grain_of(windows * at.kernel_h * at.kernel_w), [&](int64_t begin, int64_t end) {
-        for (int64_t n = begin; n < end; n++) {
-            const T* from = x + n * plane;
-            for (int64_t r = 0; r < at.rows; r++) {
-                T* to = offset(y, n * windows + r * at.columns);
-                int64_t* place = offset(index, n * windows + r * at.columns);
-                int64_t q = 0;
-                if (paired) {
-                    const T* above = from + 2 * r * at.width;
-                    q = in_windows<T>(0, at.columns, above, above + at.width,
-                                      [&](int64_t first, auto found)
-                                          MG_INLINED { __builtin_memcpy(to + first, &found.most, sizeof found.most); });
-                }
-                for (; q < at.columns; q++) {
-                    const int64_t found = largest(at, from, r, q);
-                    if (to) to[q] = from[found];
-                    if (place) place[q] = found;
-                }
+    parallel_each(at.planes, grain_of(windows * at.kernel_h * at.kernel_w), [&](int64_t n) {
+        const T* from = x + n * plane;
+        for (int64_t r = 0; r < at.rows; r++) {
+            T* to = offset(y, n * windows + r * at.columns);
+            int64_t* place = offset(index, n * windows + r * at.columns);
+            int64_t q = 0;
+            if (paired) {
+                const T* above = from + 2 * r * at.width;
+                q = in_windows<T>(0, at.columns, above, above + at.width, [&](int64_t first, auto found) MG_INLINED {
+                    __builtin_memcpy(to + first, &found.most, sizeof found.most);
+                });
+            }
+            for (; q < at.columns; q++) {
+                const int64_t found = largest(at, from, r, q);
+                if (to) to[q] = from[found];
+                if (place) place[q] = found;
             }
         }
     });
@@ -161,30 +159,27 @@ template <class T>
 void max_pool2d_backward(const Pool2d& at, const T* x, const T* g, T* dx) {
     const int64_t plane = at.height * at.width, windows = at.rows * at.columns;
     const bool paired = is_paired(at), covered = paired && 2 * at.rows == at.height && 2 * at.columns == at.width;
-    parallel(at.planes, grain_of(windows * at.kernel_h * at.kernel_w), [&](int64_t begin, int64_t end) {
-        for (int64_t n = begin; n < end; n++) {
-            const T* from = x + n * plane;
-            const T* given = g + n * windows;
-            T* to = dx + n * plane;
-            if (!covered) clear(plane, to);
-            for (int64_t r = 0; r < at.rows; r++, given += at.columns) {
-                int64_t q = 0;
-                if (paired) {
-                    const T* above = from + 2 * r * at.width;
-                    T* row = to + 2 * r * at.width;
-                    q = in_windows<T>(0, at.columns, above, above + at.width,
-                                      [&](int64_t first, auto found) MG_INLINED {
-                                          __typeof__(found.most) v;
-                                          __builtin_memcpy(&v, given + first, sizeof v);
-                                          found.spread(v, row + 2 * first, row + at.width + 2 * first);
-                                      });
-                    if (covered && q < at.columns) {
-                        clear(2 * (at.columns - q), row + 2 * q);
-                        clear(2 * (at.columns - q), row + at.width + 2 * q);
-                    }
+    parallel_each(at.planes, grain_of(windows * at.kernel_h * at.kernel_w), [&](int64_t n) {
+        const T* from = x + n * plane;
+        const T* given = g + n * windows;
+        T* to = dx + n * plane;
+        if (!covered) clear(plane, to);
+        for (int64_t r = 0; r < at.rows; r++, given += at.columns) {
+            int64_t q = 0;
+            if (paired) {
+                const T* above = from + 2 * r * at.width;
+                T* row = to + 2 * r * at.width;
+                q = in_windows<T>(0, at.columns, above, above + at.width, [&](int64_t first, auto found) MG_INLINED {
+                    __typeof__(found.most) v;
+                    __builtin_memcpy(&v, given + first, sizeof v);
+                    found.spread(v, row + 2 * first, row + at.width + 2 * first);
+                });
+                if (covered && q < at.columns) {
+                    clear(2 * (at.columns - q), row + 2 * q);
+                    clear(2 * (at.columns - q), row + at.width + 2 * q);
                 }
-                for (; q < at.columns; q++) to[largest(at, from, r, q)] += given[q];
             }
+            for (; q < at.columns; q++) to[largest(at, from, r, q)] += given[q];
         }
     });
 }
@@ -195,18 +190,16 @@ MG_KERNEL(average_pool2d[FLOATS])
 template <class T>
 void average_pool2d(int64_t planes, int64_t height, int64_t width, int64_t m, int64_t n, const T* x,
                     const int64_t* rows, const int64_t* columns, double divisor, T* y) {
-    parallel(planes, grain_of(height * width + m * n), [&](int64_t begin, int64_t end) {
-        for (int64_t plane = begin; plane < end; plane++) {
-            const T* from = x + plane * height * width;
-            T* to = y + plane * m * n;
-            for (const int64_t* r = rows; r < rows + 3 * m; r += 3) {
-                for (const int64_t* c = columns; c < columns + 3 * n; c += 3) {
-                    double sum = 0;
-                    for (int64_t i = r[0]; i < r[1]; i++) {
-                        for (int64_t j = c[0]; j < c[1]; j++) sum += from[i * width + j];
-                    }
-                    *to++ = T(sum / (divisor != 0 ? divisor : double(r[2] * c[2])));
+    parallel_each(planes, grain_of(height * width + m * n), [&](int64_t plane) {
+        const T* from = x + plane * height * width;
+        T* to = y + plane * m * n;
+        for (const int64_t* r = rows; r < rows + 3 * m; r += 3) {
+            for (const int64_t* c = columns; c < columns + 3 * n; c += 3) {
+                double sum = 0;
+                for (int64_t i = r[0]; i < r[1]; i++) {
+                    for (int64_t j = c[0]; j < c[1]; j++) sum += from[i * width + j];
                 }
+                *to++ = T(sum / (divisor != 0 ? divisor : double(r[2] * c[2])));
             }
         }
     });
@@ -216,17 +209,15 @@ MG_KERNEL(average_pool2d_backward[FLOATS])
 template <class T>
 void average_pool2d_backward(int64_t planes, int64_t height, int64_t width, int64_t m, int64_t n, const T* g,
                              const int64_t* rows, const int64_t* columns, double divisor, T* dx) {
-    parallel(planes, grain_of(height * width + m * n), [&](int64_t begin, int64_t end) {
-        for (int64_t plane = begin; plane < end; plane++) {
-            const T* given = g + plane * m * n;
-            T* to = dx + plane * height * width;
-            clear(height * width, to);
-            for (const int64_t* r = rows; r < rows + 3 * m; r += 3) {
-                for (const int64_t* c = columns; c < columns + 3 * n; c += 3) {
-                    const T share = T(*given++ / (divisor != 0 ? divisor : double(r[2] * c[2])));
-                    for (int64_t i = r[0]; i < r[1]; i++) {
-                        for (int64_t j = c[0]; j < c[1]; j++) to[i * width + j] += share;
-                    }
+    parallel_each(planes, grain_of(height * width + m * n), [&](int64_t plane) {
+        const T* given = g + plane * m * n;
+        T* to = dx + plane * height * width;
+        clear(height * width, to);
+        for (const int64_t* r = rows; r < rows + 3 * m; r += 3) {
+            for (const int64_t* c = columns; c < columns + 3 * n; c += 3) {
+                const T share = T(*given++ / (divisor != 0 ? divisor : double(r[2] * c[2])));
+                for (int64_t i = r[0]; i < r[1]; i++) {
+                    for (int64_t j = c[0]; j < c[1]; j++) to[i * width + j] += share;
                 }
             }
         }

@@ -14,7 +14,7 @@
 namespace mg::MG_ISA {
 namespace {
 
-// What the forward pass keeps of a normalized row: xhat = (x - center) scale + offset
+// The statistics that the forward pass keeps of a normalized row: xhat = (x - center) scale + offset
 template <class T>
 struct Kept {
     T center, scale, offset;
@@ -116,8 +116,8 @@ MG_INLINE void normalized_backward(int64_t width, const T* x, const Kept<T>& s, 
 
 // ---- the sum before the gates -------------------------------------------------------------------------------------
 
-// The columns in which x is added to u outside of the gates: all but those of a GRU's candidate, where the reset gate
-// comes in between.
+// The number of columns in which x is added to u before the gates. In a GRU's candidate, u is multiplied by the reset
+// gate first.
 template <class T>
 int64_t added_columns(const Rows<T>& r) {
     return r.cell == GRU ? 2 * r.hidden : r.columns;
@@ -332,9 +332,8 @@ T* scratch_of(const Rows<T>& r, int64_t block) {
 
 template <class T>
 void pack_panels(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, T* panels) {
-    parallel(ceil_divide(n, PANEL<T>), 1 + GRAIN / (k * PANEL<T>), [=](int64_t first, int64_t last) {
-        for (int64_t i = first; i < last; i++)
-            pack_panel(k, n, b, row_step, column_step, i * PANEL<T>, panels + i * k * PANEL<T>);
+    parallel_each(ceil_divide(n, PANEL<T>), 1 + GRAIN / (k * PANEL<T>), [=](int64_t i) {
+        pack_panel(k, n, b, row_step, column_step, i * PANEL<T>, panels + i * k * PANEL<T>);
     });
 }
 
@@ -352,7 +351,7 @@ void multiply_once(int64_t rows, int64_t k, int64_t n, const T* a, const T* b, i
     });
 }
 
-// W[columns, hidden]: h W^T needs the panels of its transpose, dz W those of W
+// W[columns, hidden]: h W^T needs panels of its transpose, and dz W panels of W itself
 MG_KERNEL(recurrent[FLOATS])
 template <class T>
 void recurrent(const Recurrence& recurrence) {
@@ -365,33 +364,30 @@ void recurrent(const Recurrence& recurrence) {
                       static_cast<const T*>(r.bias), false, r.row(r.z, 0, 0, columns), panels);
     else
         pack_panels(H, columns, static_cast<const T*>(r.w), 1, H, panels);
-    parallel(ceil_divide(r.batch, r.block), 1, [&](int64_t first, int64_t last) {
-        for (int64_t b = first; b < last; b++) {
-            const int64_t begin = b * r.block, end = minimum(begin + r.block, r.batch);
-            Scratch<T> scratch{};
-            scratch.m = scratch_of(r, b);
-            for (int64_t t = 0; t < r.steps; t++) {
-                if (!once)
-                    multiply_panels(end - begin, H, columns, r.row(r.h, t, begin, H), H, panels,
-                                    static_cast<const T*>(r.bias), false, r.row(r.z, t * r.keep, begin, columns),
-                                    columns);
-                for (int64_t n = begin; n < end; n++) {
-                    T *h = r.row(r.h, t + 1, n, H), *c = r.row(r.c, t + 1, n, H);
-                    if (!r.alive(t, n)) {
-                        clear(H, h);
-                        if (c) clear(H, c);
-                        continue;
-                    }
-                    if (r.cell == LSTM)
-                        lstm(r, t, n, scratch);
-                    else if (r.cell == GRU)
-                        gru(r, t, n);
-                    else
-                        rnn(r, t, n);
-                    if (r.ends_at(t, n)) {
-                        copy(H, h, r.row(r.h_last, 0, n, H));
-                        if (c) copy(H, c, r.row(r.c_last, 0, n, H));
-                    }
+    parallel_each(ceil_divide(r.batch, r.block), 1, [&](int64_t b) {
+        const int64_t begin = b * r.block, end = minimum(begin + r.block, r.batch);
+        Scratch<T> scratch{};
+        scratch.m = scratch_of(r, b);
+        for (int64_t t = 0; t < r.steps; t++) {
+            if (!once)
+                multiply_panels(end - begin, H, columns, r.row(r.h, t, begin, H), H, panels,
+                                static_cast<const T*>(r.bias), false, r.row(r.z, t * r.keep, begin, columns), columns);
+            for (int64_t n = begin; n < end; n++) {
+                T *h = r.row(r.h, t + 1, n, H), *c = r.row(r.c, t + 1, n, H);
+                if (!r.alive(t, n)) {
+                    clear(H, h);
+                    if (c) clear(H, c);
+                    continue;
+                }
+                if (r.cell == LSTM)
+                    lstm(r, t, n, scratch);
+                else if (r.cell == GRU)
+                    gru(r, t, n);
+                else
+                    rnn(r, t, n);
+                if (r.ends_at(t, n)) {
+                    copy(H, h, r.row(r.h_last, 0, n, H));
+                    if (c) copy(H, c, r.row(r.c_last, 0, n, H));
                 }
             }
         }
@@ -415,56 +411,55 @@ void recurrent_backward(const Recurrence& recurrence) {
     T* panels = static_cast<T*>(r.scratch);
     const bool once = r.steps == 1 && r.batch > 0;
     if (!once) pack_panels(columns, H, static_cast<const T*>(r.w), H, 1, panels);
-    double* totals = static_cast<double*>(r.totals);  // [blocks, 2 (columns + hidden)]: dgamma, dbeta, and those of c
+    double* totals =
+        static_cast<double*>(r.totals);  // [blocks, 2 (columns + hidden)]: dgamma, dbeta, dgamma_c, dbeta_c
     const int64_t affine = 2 * (columns + H);
-    parallel(blocks, 1, [&](int64_t first, int64_t last) {
-        for (int64_t b = first; b < last; b++) {
-            const int64_t begin = b * r.block, end = minimum(begin + r.block, r.batch);
-            T* rows = scratch_of(r, b);
-            Scratch<T> scratch{};
-            scratch.m = rows;
-            scratch.dh = rows + H;
-            T* sums = rows + 2 * H;
-            double* total = totals ? totals + b * affine : nullptr;
-            if (totals) {
-                clear(affine, sums);
-                clear(affine, total);
-                scratch.dgamma = r.norm != NO_NORM ? sums : nullptr;
-                scratch.dbeta = r.norm != NO_NORM ? sums + columns : nullptr;
-                scratch.dgamma_c = r.norm_cell ? sums + 2 * columns : nullptr;
-                scratch.dbeta_c = r.norm_cell ? sums + 2 * columns + H : nullptr;
-            }
-            int64_t summed = 0;
-            for (int64_t t = r.steps - 1; t >= 0; t--) {
-                for (int64_t n = begin; n < end; n++) {
-                    T *dx = r.row(r.dx, t, n, columns), *dz = r.row(r.dz, t, n, columns);
-                    if (!r.alive(t, n)) {
-                        clear(columns, dx);
-                        if (dz != dx) clear(columns, dz);
-                        continue;
-                    }
-                    const T* gy = r.row(r.gy, t, n, H);
-                    T *carry = r.row(r.dh, 0, n, H), *dh = scratch.dh;
+    parallel_each(blocks, 1, [&](int64_t b) {
+        const int64_t begin = b * r.block, end = minimum(begin + r.block, r.batch);
+        T* rows = scratch_of(r, b);
+        Scratch<T> scratch{};
+        scratch.m = rows;
+        scratch.dh = rows + H;
+        T* sums = rows + 2 * H;
+        double* total = totals ? totals + b * affine : nullptr;
+        if (totals) {
+            clear(affine, sums);
+            clear(affine, total);
+            scratch.dgamma = r.norm != NO_NORM ? sums : nullptr;
+            scratch.dbeta = r.norm != NO_NORM ? sums + columns : nullptr;
+            scratch.dgamma_c = r.norm_cell ? sums + 2 * columns : nullptr;
+            scratch.dbeta_c = r.norm_cell ? sums + 2 * columns + H : nullptr;
+        }
+        int64_t summed = 0;
+        for (int64_t t = r.steps - 1; t >= 0; t--) {
+            for (int64_t n = begin; n < end; n++) {
+                T *dx = r.row(r.dx, t, n, columns), *dz = r.row(r.dz, t, n, columns);
+                if (!r.alive(t, n)) {
+                    clear(columns, dx);
+                    if (dz != dx) clear(columns, dz);
+                    continue;
+                }
+                const T* gy = r.row(r.gy, t, n, H);
+                T *carry = r.row(r.dh, 0, n, H), *dh = scratch.dh;
 #pragma omp simd
-                    for (int64_t j = 0; j < H; j++) dh[j] = carry[j] + (gy ? gy[j] : T(0));
-                    if (r.cell == LSTM)
-                        lstm_backward(r, t, n, dh, carry, scratch);
-                    else if (r.cell == GRU)
-                        gru_backward(r, t, n, dh, carry, scratch);
-                    else
-                        rnn_backward(r, t, n, dh, carry, scratch);
-                    if (r.norm != NO_NORM)
-                        through_norm(r, t, n, r.cell == GRU ? dz : dx, dz, scratch.dgamma, scratch.dbeta);
-                }
-                // samples that have ended have dz = 0
-                if (!once)
-                    multiply_panels<T>(end - begin, columns, H, r.row(r.dz, t, begin, columns), columns, panels,
-                                       nullptr, true, r.row(r.dh, 0, begin, H), H);
-                summed += end - begin;
-                if (totals && (summed >= FLUSH || t == 0)) {
-                    flush(affine, sums, total);
-                    summed = 0;
-                }
+                for (int64_t j = 0; j < H; j++) dh[j] = carry[j] + (gy ? gy[j] : T(0));
+                if (r.cell == LSTM)
+                    lstm_backward(r, t, n, dh, carry, scratch);
+                else if (r.cell == GRU)
+                    gru_backward(r, t, n, dh, carry, scratch);
+                else
+                    rnn_backward(r, t, n, dh, carry, scratch);
+                if (r.norm != NO_NORM)
+                    through_norm(r, t, n, r.cell == GRU ? dz : dx, dz, scratch.dgamma, scratch.dbeta);
+            }
+            // samples that have ended have dz = 0
+            if (!once)
+                multiply_panels<T>(end - begin, columns, H, r.row(r.dz, t, begin, columns), columns, panels, nullptr,
+                                   true, r.row(r.dh, 0, begin, H), H);
+            summed += end - begin;
+            if (totals && (summed >= FLUSH || t == 0)) {
+                flush(affine, sums, total);
+                summed = 0;
             }
         }
     });

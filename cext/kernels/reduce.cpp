@@ -1,8 +1,8 @@
 // Reductions of the middle axis of x[outer, n, inner]: sums, extremes, moments, and running sums.
 //
 // One loop handles every shape. Where `inner` is small, k consecutive rows are read as one row of k inner columns, so
-// that vectors are full; at the end the k partial results are folded in pairs. Floats are summed in short blocks,
-// and blocks in double. Few long columns are cut into pieces whose number depends on the shape alone.
+// all vectors are full; at the end the k partial results are folded in pairs. Floats are summed in short blocks, and
+// blocks in double. Few long columns are cut into pieces whose number depends on the shape alone.
 #include "../runtime/pool.hpp"
 #include "rows.hpp"
 
@@ -52,11 +52,7 @@ struct Product {
     static T row(int64_t n, const T* x)
         requires(T(0.5) != 0)
     {
-        Vector<T> product[4];
-        for (auto& v : product) v = Vector<T>{} + T(1);
-        sweep<T, 4>(0, n, [&](auto at, int u) MG_INLINED { product[u] *= at.load(x, T(1)); });
-        return fold<T>(product[0] * product[1] * (product[2] * product[3]),
-                       [](auto a, auto b) MG_INLINED { return a * b; });
+        return combine_row(n, x, T(1), [](auto a, auto b) MG_INLINED { return a * b; });
     }
 };
 
@@ -85,11 +81,7 @@ struct Extreme {
     static T row(int64_t n, const T* x)
         requires(T(0.5) != 0)
     {
-        const auto combined = [](auto a, auto b) MG_INLINED { return combine(a, b); };
-        Vector<T> best[4];
-        for (auto& v : best) v = Vector<T>{} + start();
-        sweep<T, 4>(0, n, [&](auto at, int u) MG_INLINED { best[u] = combine(best[u], at.load(x, start())); });
-        return fold<T>(combine(combine(best[0], best[1]), combine(best[2], best[3])), combined);
+        return combine_row(n, x, start(), [](auto a, auto b) MG_INLINED { return combine(a, b); });
     }
 };
 
@@ -178,9 +170,7 @@ void over_tiles(int64_t outer, int64_t n, int64_t inner, Tile tile, Combine comb
 
     if (pieces > 1 && jobs * pieces * columns <= SCRATCH) {  // few jobs: their pieces run in parallel
         Partial scratch[SCRATCH];
-        parallel(jobs * pieces, 1, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; i++) piece(i / pieces, i % pieces, scratch + i * columns);
-        });
+        parallel_each(jobs * pieces, 1, [&](int64_t i) { piece(i / pieces, i % pieces, scratch + i * columns); });
         for (int64_t job = 0; job < jobs; job++) {
             Partial* partial = scratch + job * pieces * columns;
             for (int64_t p = 1; p < pieces; p++) add(job, partial, partial + p * columns);
@@ -268,21 +258,17 @@ template <class T, bool largest>
 void arg_extreme(int64_t outer, int64_t n, int64_t inner, const T* x, int64_t* y) {
     using Op = Extreme<T, largest>;
     if (inner == 1) {
-        parallel(outer, 1 + GRAIN / (1 + n), [=](int64_t begin, int64_t end) {
-            for (int64_t o = begin; o < end; o++) {
-                T best;
-                reduce<Op, T>(1, n, 1, x + o * n, &best);
-                y[o] = find_extreme(n, x + o * n, best);
-            }
+        parallel_each(outer, 1 + GRAIN / (1 + n), [=](int64_t o) {
+            T best;
+            reduce<Op, T>(1, n, 1, x + o * n, &best);
+            y[o] = find_extreme(n, x + o * n, best);
         });
         return;
     }
     const int64_t tiles = ceil_divide(inner, TILE);
-    parallel(outer * tiles, 1 + GRAIN / (1 + n * minimum(inner, TILE)), [=](int64_t begin, int64_t end) {
-        for (int64_t job = begin; job < end; job++) {
-            const int64_t o = job / tiles, first = job % tiles * TILE;
-            find_extremes<Op>(n, inner, minimum(TILE, inner - first), x + o * n * inner + first, y + o * inner + first);
-        }
+    parallel_each(outer * tiles, 1 + GRAIN / (1 + n * minimum(inner, TILE)), [=](int64_t job) {
+        const int64_t o = job / tiles, first = job % tiles * TILE;
+        find_extremes<Op>(n, inner, minimum(TILE, inner - first), x + o * n * inner + first, y + o * inner + first);
     });
 }
 
@@ -398,18 +384,16 @@ void cumulative_sum(int64_t outer, int64_t n, int64_t inner, const T* x, T* y) {
         return;
     }
     const int64_t tiles = ceil_divide(inner, TILE);
-    parallel(outer * tiles, 1 + GRAIN / (1 + n * minimum(inner, TILE)), [=](int64_t begin, int64_t end) {
-        for (int64_t job = begin; job < end; job++) {
-            const int64_t first = job % tiles * TILE, columns = minimum(TILE, inner - first);
-            int64_t at = job / tiles * n * inner + first;
-            Total sum[TILE];
-            for (int64_t c = 0; c < columns; c++) sum[c] = 0;
-            for (int64_t j = 0; j < n; j++, at += inner) {
+    parallel_each(outer * tiles, 1 + GRAIN / (1 + n * minimum(inner, TILE)), [=](int64_t job) {
+        const int64_t first = job % tiles * TILE, columns = minimum(TILE, inner - first);
+        int64_t at = job / tiles * n * inner + first;
+        Total sum[TILE];
+        for (int64_t c = 0; c < columns; c++) sum[c] = 0;
+        for (int64_t j = 0; j < n; j++, at += inner) {
 #pragma omp simd
-                for (int64_t c = 0; c < columns; c++) {
-                    sum[c] += Total(x[at + c]);
-                    y[at + c] = T(sum[c]);
-                }
+            for (int64_t c = 0; c < columns; c++) {
+                sum[c] += Total(x[at + c]);
+                y[at + c] = T(sum[c]);
             }
         }
     });

@@ -109,7 +109,7 @@ __attribute__((noinline)) RowMoments<T> moments_of(int64_t width, const T* x) {
     return m;
 }
 
-// What standardizes a row: x̂ = (x - center) scale + offset.
+// The numbers that standardize a row: x̂ = (x - center) scale + offset.
 template <class T>
 struct Standard {
     T center, scale, offset;

@@ -10,8 +10,7 @@ constexpr int64_t GRAIN = 1 << 14;  // elements: a few microseconds of work
 constexpr int64_t TILE = 64;        // columns whose states stay in registers and the first level of cache
 constexpr int ROWS = 8;             // enough to hide the latency of a step
 
-// The first of `columns` neighbours, or of `rows` rows of n elements side by side if rows is not 0; and how far the
-// next step is from a step.
+// `columns` neighbours, or as many rows of n elements side by side; consecutive steps are `step` elements apart.
 struct Tile {
     int64_t columns, n, step;
 };
@@ -77,12 +76,10 @@ void each_tile(int64_t outer, int64_t n, int64_t inner, bool reverse, Run run) {
         return;
     }
     const int64_t wide = minimum(inner, TILE), tiles = ceil_divide(inner, TILE);
-    parallel(outer * tiles, 1 + GRAIN / (1 + n * wide), [=](int64_t begin, int64_t end) {
-        for (int64_t job = begin; job < end; job++) {
-            const int64_t o = job / tiles, first = job % tiles * TILE, left = inner - first;
-            run.template operator()<0>(Tile{minimum(left, TILE), n, reverse ? -inner : inner},
-                                       (o * n + (reverse ? n - 1 : 0)) * inner + first, o * inner + first);
-        }
+    parallel_each(outer * tiles, 1 + GRAIN / (1 + n * wide), [=](int64_t job) {
+        const int64_t o = job / tiles, first = job % tiles * TILE, left = inner - first;
+        run.template operator()<0>(Tile{minimum(left, TILE), n, reverse ? -inner : inner},
+                                   (o * n + (reverse ? n - 1 : 0)) * inner + first, o * inner + first);
     });
 }
 

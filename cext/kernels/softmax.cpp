@@ -7,11 +7,10 @@ namespace {
 
 constexpr int64_t GRAIN = 1 << 14;  // elements: a few microseconds of work
 
-template <class Row>
-void each_row(int64_t rows, int64_t width, Row row) {
-    parallel(rows, 1 + GRAIN / (1 + width), [&](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; r++) row(r);
-    });
+// f(r, row r of each array) for all rows
+template <class F, class... T>
+void each_row(int64_t rows, int64_t width, F f, T*... arrays) {
+    parallel_each(rows, 1 + GRAIN / (1 + width), [&](int64_t r) { f(r, arrays + r * width...); });
 }
 
 // log sum exp x = shift + log, shift being the largest element
@@ -32,73 +31,69 @@ LogSumExp<T> log_sum_exp(int64_t width, const T* x) {
 // y = exp(x - max x) / sum exp(x - max x)
 MG_KERNEL(softmax[FLOATS])
 template <class T>
-void softmax(int64_t rows, int64_t width, const T* all_x, T* all_y) {
-    each_row(rows, width, [=](int64_t r) {
-        const T* x = all_x + r * width;
-        T* y = all_y + r * width;
+void softmax(int64_t rows, int64_t width, const T* x, T* y) {
+    const auto row = [=](int64_t, const T* x, T* y) {
         const T inverse = T(1 / sum_exp(width, x, largest(width, x), y));
         sweep<T, 4>(0, width, [&](auto at, int) MG_INLINED { at.store(y, at.load(y) * inverse); });
-    });
+    };
+    each_row(rows, width, row, x, y);
 }
 
 // dx = y (g - sum(g y))
 MG_KERNEL(softmax_backward[FLOATS])
 template <class T>
-void softmax_backward(int64_t rows, int64_t width, const T* all_y, const T* all_g, T* all_dx) {
-    each_row(rows, width, [=](int64_t r) {
-        const T *y = all_y + r * width, *g = all_g + r * width;
-        T* dx = all_dx + r * width;
+void softmax_backward(int64_t rows, int64_t width, const T* y, const T* g, T* dx) {
+    const auto row = [=](int64_t, const T* y, const T* g, T* dx) {
         double total = 0;
         sums<T, 1, 4>(width, &total, [&](auto at, auto& sum) MG_INLINED { sum[0] += at.load(g) * at.load(y); });
         const T mean = T(total);
         sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED { at.store(dx, at.load(y) * (at.load(g) - mean)); });
-    });
+    };
+    each_row(rows, width, row, y, g, dx);
 }
 
 // y = x - log sum exp x
 MG_KERNEL(log_softmax[FLOATS])
 template <class T>
-void log_softmax(int64_t rows, int64_t width, const T* all_x, T* all_y) {
-    each_row(rows, width, [=](int64_t r) {
-        const T* x = all_x + r * width;
-        T* y = all_y + r * width;
+void log_softmax(int64_t rows, int64_t width, const T* x, T* y) {
+    const auto row = [=](int64_t, const T* x, T* y) {
         const auto [shift, log] = log_sum_exp(width, x);
         const T shift_ = shift, log_ = log;
         sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED { at.store(y, at.load(x) - shift_ - log_); });
-    });
+    };
+    each_row(rows, width, row, x, y);
 }
 
 // dx = g - exp(y) sum(g)
 MG_KERNEL(log_softmax_backward[FLOATS])
 template <class T>
-void log_softmax_backward(int64_t rows, int64_t width, const T* all_y, const T* all_g, T* all_dx) {
-    each_row(rows, width, [=](int64_t r) {
-        const T *y = all_y + r * width, *g = all_g + r * width;
-        T* dx = all_dx + r * width;
+void log_softmax_backward(int64_t rows, int64_t width, const T* y, const T* g, T* dx) {
+    const auto row = [=](int64_t, const T* y, const T* g, T* dx) {
         double total = 0;
         sums<T, 1, 4>(width, &total, [&](auto at, auto& sum) MG_INLINED { sum[0] += at.load(g); });
         const T sum = T(total);
         sweep<T, 2>(0, width,
                     [&](auto at, int) MG_INLINED { at.store(dx, at.load(g) - exponential<T>(at.load(y)) * sum); });
-    });
+    };
+    each_row(rows, width, row, y, g, dx);
 }
 
 MG_KERNEL(logsumexp[FLOATS])
 template <class T>
 void logsumexp(int64_t rows, int64_t width, const T* x, T* y) {
-    each_row(rows, width, [=](int64_t r) {
-        const auto lse = log_sum_exp(width, x + r * width);
+    const auto row = [=](int64_t r, const T* x) {
+        const auto lse = log_sum_exp(width, x);
         y[r] = lse.shift + lse.log;
-    });
+    };
+    each_row(rows, width, row, x);
 }
 
 // loss = (1 - s) w_t (lse - z_t) + s/width sum_c w_c (lse - z_c)
 MG_KERNEL(cross_entropy[FLOATS])
 template <class T>
-void cross_entropy(int64_t rows, int64_t width, const T* all_z, const int64_t* labels, int64_t ignore, const T* w,
+void cross_entropy(int64_t rows, int64_t width, const T* z, const int64_t* labels, int64_t ignore, const T* w,
                    double smoothing, T* losses, T* all_lse) {
-    each_row(rows, width, [=](int64_t r) {
-        const T* z = all_z + r * width;
+    const auto row = [=](int64_t r, const T* z) {
         T &loss = losses[r], &lse = all_lse[r];
         const int64_t t = labels[r];
         loss = lse = 0;
@@ -114,14 +109,15 @@ void cross_entropy(int64_t rows, int64_t width, const T* all_z, const int64_t* l
             });
         }
         loss = T((1 - smoothing) * (w ? w[t] : 1) * (log - (z[t] - shift)) + smoothing / double(width) * total);
-    });
+    };
+    each_row(rows, width, row, z);
 }
 
 // dz = g (softmax(z) ((1 - s) w_t + s/width sum_k w_k) - (1 - s) w_t [c = t] - s/width w_c)
 MG_KERNEL(cross_entropy_backward[FLOATS])
 template <class T>
-void cross_entropy_backward(int64_t rows, int64_t width, const T* all_z, const int64_t* labels, int64_t ignore,
-                            const T* w, double smoothing, const T* lse, const T* all_g, int64_t g_stride, T* all_dz) {
+void cross_entropy_backward(int64_t rows, int64_t width, const T* z, const int64_t* labels, int64_t ignore, const T* w,
+                            double smoothing, const T* lse, const T* all_g, int64_t g_stride, T* dz) {
     double all = 0;
     if (w && smoothing != 0) {
         sums<T, 1, 4>(width, &all, [&](auto at, auto& sum) MG_INLINED { sum[0] += at.load(w); });
@@ -129,12 +125,10 @@ void cross_entropy_backward(int64_t rows, int64_t width, const T* all_z, const i
         all = double(width);
     }
     const double even = smoothing / double(width);
-    each_row(rows, width, [=](int64_t r) {
-        const T* z = all_z + r * width;
-        T* dz = all_dz + r * width;
+    const auto row = [=](int64_t r, const T* z, T* dz) {
         const int64_t t = labels[r];
         if (t == ignore) {
-            for (int64_t c = 0; c < width; c++) dz[c] = 0;
+            clear(width, dz);
             return;
         }
         // lse is rounded: dividing by the sum, which should be 1, restores the digits
@@ -147,7 +141,8 @@ void cross_entropy_backward(int64_t rows, int64_t width, const T* all_z, const i
             at.store(dz, v);
         });
         dz[t] -= T(g * label);
-    });
+    };
+    each_row(rows, width, row, z, dz);
 }
 
 }  // namespace

@@ -34,8 +34,7 @@ using Vector = typename VectorOf<T, REGISTER>::type;
 template <class T>
 constexpr int LANES = REGISTER / sizeof(T);
 
-// f(i) for every i < n, where f calls functions of T: those of float32 are vectorized, those of float64 are the C
-// library's.
+// f(i) for every i < n, where f calls functions of T: in float32 they are vectorized, in float64 the C library's.
 template <class T, class Index, class F>
 MG_INLINE void for_each(Index n, F f) {
     if constexpr (sizeof(T) == 4) {
@@ -201,6 +200,15 @@ MG_INLINE void sweep(int64_t begin, int64_t end, F&& f) {
     }
     for (; i + LANES<T> <= end; i += LANES<T>) f(Whole<T>{i}, 0);
     if (i < end) f(Part<T>{i, static_cast<int>(end - i)}, unroll - 1);
+}
+
+// The elements of a row combined in registers by f, whose neutral element is `start`
+template <class T, class F>
+MG_INLINE T combine_row(int64_t n, const T* x, T start, F f) {
+    Vector<T> v[4];
+    for (auto& one : v) one = Vector<T>{} + start;
+    sweep<T, 4>(0, n, [&](auto at, int u) MG_INLINED { v[u] = f(v[u], at.load(x, start)); });
+    return fold<T>(f(f(v[0], v[1]), f(v[2], v[3])), f);
 }
 
 // total[k] += the sum over [0, n) of the terms that f(at, sum) adds to sum[k].

@@ -37,8 +37,8 @@ Arena* arenas = nullptr;      // all of them
 Arena* opened = nullptr;      // the open one, unless it is paused
 bool being_recorded = false;  // whether one is open or paused
 
-// Giving back foreign memory may release the next buffer, which the memory's owner holds, and so on. Beyond a certain
-// depth, buffers are put into a list, which the outermost call of the thread works off: a long chain is not freed
+// The owner of foreign memory may hold another buffer, whose release frees a further owner, and so on. Beyond a certain
+// depth, buffers are put into a list for the outermost call of the thread, so that a long chain is not freed
 // recursively.
 constexpr int DEEP = 30;
 Buffer* unused = nullptr;
@@ -89,7 +89,7 @@ void* map(int64_t bytes) {
     return memory;
 }
 
-void fixed(void*) {}  // as the `drop` of a block of an arena: the block is not used again
+void fixed(void*) {}  // the `drop` of a block of an arena that is not used again
 
 }  // namespace
 
@@ -108,7 +108,7 @@ struct Arena {
     std::map<std::pair<int, int>, std::vector<Buffer*>>
         unused;                        // those that may be allocated again, by device and class
     std::vector<Buffer*> kept;         // others' memory that was released
-    std::vector<uintptr_t> addresses;  // that the kernels use, in ascending order
+    std::vector<uintptr_t> addresses;  // used by the kernels, in ascending order
 
     bool uses(const Buffer& buffer) const { return recording || any_within(addresses, buffer); }
 };
@@ -134,14 +134,14 @@ void forget_addresses() {
 
 bool is_open(const Arena* arena) { return arena && arena->thread == std::this_thread::get_id(); }
 
-// What an arena replaces in the buffer of a device's memory that is its own, and the class of its size.
+// The fields of a buffer of device memory that its arena replaces, and its size class.
 struct Adopted {
     Arena* arena;
     void* owner;
     void (*drop)(void*);
     int size_class;
 };
-constexpr int FOREIGN = -1, IN_ARENA = -2;  // size classes: of memory that is not ours, and of such a buffer
+constexpr int FOREIGN = -1, IN_ARENA = -2;  // size classes of memory that is not ours, and of an Adopted buffer
 
 // Whether an arena keeps a block that nobody holds any longer.
 __attribute__((noinline)) bool keep(Buffer* buffer) {

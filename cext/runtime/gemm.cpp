@@ -19,7 +19,7 @@
 namespace mg {
 namespace {
 
-enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };  // of the CBLAS interface
+enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };  // constants of CBLAS
 
 template <class T>
 struct Routines {
@@ -77,7 +77,7 @@ Tile choose_tile(bool transpose_b, int64_t m, int64_t n, int64_t k) {
         return {rows, multiple_of_16(UNPACKED / (rows * depth), 16, 32 * 32 / rows), depth};
     }
     const int64_t depth = part(k, 320), rows = multiple_of_16(UNPACKED / (64 * depth), 48, 256);
-    // Two or four equal tiles keep two threads busy; others of so few do not.
+    // Two or four equal tiles keep two threads busy; one or three do not.
     const int64_t count = ceil_divide(m, rows);
     const bool few = n <= 64 && m >= 64 && count <= 3 && m * n * k > 16 * CHUNK;
     return {few ? part(m, ceil_divide(m, count + count % 2)) : rows, 64, depth};
@@ -138,15 +138,13 @@ void multiply_batch(const Product<T>& first, int64_t batch, int64_t stride_a, in
     const int64_t columns = ceil_divide(n, tile.n), tiles = ceil_divide(m, tile.m) * columns;
     const int64_t work = std::min(m, tile.m) * std::min(n, tile.n) * k;
     const int64_t grain = ceil_divide(m == 1 || n == 1 ? VECTOR_CHUNK : CHUNK, work);
-    parallel(batch * tiles, grain, [&](int64_t begin, int64_t end) {
-        for (int64_t t = begin; t < end; t++) {
-            const int64_t item = t / tiles, i = t % tiles / columns * tile.m, j = t % columns * tile.n;
-            Product<T> product = first;
-            product.a += item * stride_a;
-            product.b += item * stride_b;
-            product.c += item * stride_c;
-            product.run(i, j, tile);
-        }
+    parallel_each(batch * tiles, grain, [&](int64_t t) {
+        const int64_t item = t / tiles, i = t % tiles / columns * tile.m, j = t % columns * tile.n;
+        Product<T> product = first;
+        product.a += item * stride_a;
+        product.b += item * stride_b;
+        product.c += item * stride_c;
+        product.run(i, j, tile);
     });
 }
 

@@ -36,10 +36,9 @@ using Clock = std::chrono::steady_clock;
 using Word = std::atomic<uint32_t>;
 
 // An idle worker watches for the next operation of a training step for this long before it sleeps: waking
-// a sleeper can cost tens of microseconds. After SPIN it yields its core to any thread that wants it, such as
-// those of another library's pool. If the core is gone for as long as TAKEN, some other thread is there, and the worker
-// sleeps immediately: a thread that is woken gets a free core or usually runs first, one that waits for its turn does
-// not.
+// a sleeper can cost tens of microseconds. After SPIN it yields its core to any thread that wants it, such as another
+// library's worker. If it does not get the core back within TAKEN, another thread uses it, and the worker goes to
+// sleep: a thread that is woken gets a free core or usually runs first, unlike one that waits for its turn.
 //
 // A thread that spins without yielding, as idle workers of OpenBLAS do for tens of milliseconds, takes the core of
 // one that yields for HELD or longer. For CROWDED after that, no thread of the pool yields: a thread that waits keeps
@@ -86,14 +85,13 @@ struct alignas(64) Signal {
 alignas(64) std::atomic<bool> busy{false};  // a caller owns the pool
 std::atomic<int> limit{0};                  // threads in use; 0: not yet known
 
-// Of the workers
-std::atomic<int> started{0};
+std::atomic<int> started{0};     // workers
 std::atomic<int> in_use{0};      // workers numbered from here on stay out
 std::atomic<int> most{INT_MAX};  // how many the system allowed when it refused one; retried after set_threads
 
 std::atomic<Clock::time_point> crowded_until{};  // by a thread that spins
 #ifdef __linux__
-thread_local cpu_set_t given, chosen;  // the cores that a worker may use, and what it has limited itself to
+thread_local cpu_set_t given, chosen;  // the cores that a worker may use, and the ones it has chosen of them
 #endif
 
 template <class T>
@@ -153,15 +151,15 @@ int current_core() {
 }
 
 // A worker that wakes on its caller's core has displaced the caller and is of no use there. If every other core is
-// busy, if only with a thread that spins, Linux wakes it there each time: it leaves, and is woken elsewhere from then
-// on. If someone else has since set its cores, or those of the process, as taskset does, it stays on these.
+// busy, even with a thread that only spins, Linux wakes it there again and again. So it excludes that core from its
+// own, unless another program such as taskset has set the cores of the worker or of the process since.
 void leave_core_of_caller() {
 #ifdef __linux__
     const int core = current_core();
     if (core < 0 || core != job.core.load(std::memory_order_relaxed) ||
         !(job.gate.load(std::memory_order_relaxed) & OPEN))
         return;
-    cpu_set_t now, others;  // its own; those of the first thread, which are the process's
+    cpu_set_t now, others;  // the worker's cores; the first thread's, which are the process's
     if (sched_getaffinity(0, sizeof now, &now) != 0 || sched_getaffinity(getpid(), sizeof others, &others) != 0) return;
     if (!CPU_EQUAL(&now, &chosen)) given = now;
     CPU_AND(&others, &others, &given);

@@ -35,4 +35,12 @@ inline void parallel(int64_t n, int64_t grain, Body&& body) {
         (void*)&body);
 }
 
+// body(i) for every i < n
+template <class Body>
+inline void parallel_each(int64_t n, int64_t grain, Body&& body) {
+    parallel(n, grain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i++) body(i);
+    });
+}
+
 }  // namespace mg

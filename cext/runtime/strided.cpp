@@ -46,15 +46,15 @@ void run_range(Loop loop, const Strided& s, int64_t begin, int64_t end) {
     }
 }
 
-// An operand that lies across the walk, like a transposed matrix, jumps from cache line to cache line, and a line is
-// evicted before the walk returns to its second element. Such a walk uses tiles as high as a line is long, so that all
-// of a line is read at once.
+// In an operand that lies across the walk, like a transposed matrix, each step reaches another cache line, and a line
+// is evicted before the walk returns to its second element. Such a walk uses tiles as high as a line is long, which
+// read all of a line at once.
 constexpr int64_t LINE = 64;  // bytes
 constexpr int64_t TILE_COLUMNS = 128, LEAST = 8;
 constexpr int64_t AHEAD = 16;  // columns
 
 struct Tiles {
-    int64_t extent[MAX_NDIM], count[MAX_NDIM];  // of a tile, along each axis; and how many there are
+    int64_t extent[MAX_NDIM], count[MAX_NDIM];  // a tile's length along each axis, and the number of tiles
 };
 
 // Whether operand k lies across: far steps along the innermost axis, dense ones along axis d.
@@ -208,9 +208,7 @@ void run(Loop loop, Strided s) {
         const Tiles tiles = cut(s);
         int64_t n = 1;
         for (int d = 0; d < s.ndim; ++d) n *= tiles.count[d];
-        parallel(n, std::max<int64_t>(GRAIN * n / s.count, 1), [&](int64_t begin, int64_t end) {
-            for (int64_t t = begin; t < end; ++t) run_tile(loop, s, tiles, t);
-        });
+        parallel_each(n, std::max<int64_t>(GRAIN * n / s.count, 1), [&](int64_t t) { run_tile(loop, s, tiles, t); });
         return;
     }
     parallel(s.count, GRAIN, [&](int64_t begin, int64_t end) { run_range(loop, s, begin, end); });

@@ -20,8 +20,8 @@ struct Strided {
 };
 
 // Merges axes that all operands cross with one stride, drops axes of length one, and orders the rest by the
-// output's strides, so that the innermost loop is as dense as possible; if that one is very short, the loop outside of
-// it becomes the innermost.
+// output's strides, so that the innermost loop is as dense as possible; if it is very short, the next loop becomes the
+// innermost.
 void simplify(Strided& s);
 
 // Runs the loop over all elements, split over the pool.
