@@ -44,7 +44,7 @@ def test_tiles_change_no_bit(shape, weight, options, dtype, precision, tolerance
     expected = convolved(values, g, "cpu", **options)
     found = []
     for processors, most in ((NARROW, launch.MOST_BLOCKS), (WIDE, launch.MOST_BLOCKS), (WIDE, 2)):
-        monkeypatch.setattr(windows, "PROCESSORS", processors)
+        monkeypatch.setattr(windows, "MULTIPROCESSORS", processors)
         monkeypatch.setattr(windows, "MOST_BLOCKS", most)
         found.append(convolved(values, g, "cuda", **options))
         for ours, other in zip(found[-1], expected, strict=True):
