@@ -20,9 +20,9 @@ from minigrad.engine.ops.arguments cimport is_scalar, kind_of, one_axis, refuse_
 from minigrad.engine.ops.arithmetic cimport add, divide, floor_divide, multiply, negative, remainder, subtract
 from minigrad.engine.ops.functions cimport power
 from minigrad.engine.ops.rounding cimport absolute
-from minigrad.engine.ops.in_place cimport filled, in_place
+from minigrad.engine.ops.in_place cimport fill_array, in_place
 from minigrad.engine.ops.index cimport assign, getitem, setitem
-from minigrad.engine.ops.layout cimport cast, copied, matrix_transpose, permute_dims
+from minigrad.engine.ops.layout cimport cast, copy_array, matrix_transpose, permute_dims
 from minigrad.engine.ops.logic cimport (
     bitwise_and, bitwise_invert, bitwise_left_shift, bitwise_or, bitwise_right_shift, bitwise_xor, equal, greater,
     greater_equal, less, less_equal, not_equal,
@@ -330,7 +330,7 @@ cdef class Tensor(Array, Extension):
         """``x.to(device)``, by the name of the Python array API standard."""
         if stream is not None:
             raise ValueError(f"[to_device] expected stream None, the current one of the device, got {stream!r}")
-        return moved(self, device_index(device, "to_device"))
+        return move(self, device_index(device, "to_device"))
 
     # ── conversions ──
 
@@ -393,31 +393,31 @@ cdef class Tensor(Array, Extension):
             where = device_index(device, "to")
         if dtype is not None:
             code = code_of(dtype, "to")
-        cdef Array out = cast(moved(self, where), code)
-        return copied(out) if copy and out is self else out
+        cdef Array out = cast(move(self, where), code)
+        return copy_array(out) if copy and out is self else out
 
     def contiguous(self) -> Tensor:
         """This tensor itself if its elements lie in row-major order without gaps, else a copy that does."""
-        return self if self.packed else copied(self)
+        return self if self.packed else copy_array(self)
 
     def copy(self) -> Tensor:
         """A contiguous copy, on the tape."""
-        return copied(self)
+        return copy_array(self)
 
     def __dir__(self) -> list[str]:     # without PyTorch's names
         return [name for name in object.__dir__(self) if name.startswith("__") or name not in vars(Extension)]
 
     def __copy__(self) -> Tensor:
-        return copied(self)
+        return copy_array(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         if not tape.leaf(self):
             raise GradientError(f"[deepcopy] this tensor{place_of_copy()} was computed: deep-copy x.detach()")
         note_read(self)
-        cdef Array out = copied(alias(self))
+        cdef Array out = copy_array(alias(self))
         made = rebuild(type(self), out, self.device, self.needs_grad)
         if self.grad_ is not None:
-            made.grad = copied(alias(self.grad_))
+            made.grad = copy_array(alias(self.grad_))
         memo[id(self)] = made
         return made
 
@@ -470,7 +470,7 @@ cdef class Tensor(Array, Extension):
 
     def fill_(self, value: float) -> Self:
         """Set every element to one number."""
-        filled("fill_", self, value)
+        fill_array("fill_", self, value)
         return self
 
     def zero_(self) -> Self:
@@ -789,10 +789,10 @@ cdef Op to_op = operation("to", moved_backward, "y = x, on another device", "dx 
 
 
 cdef int moved_backward(Node node, Array g) except -1:
-    return node.send(0, moved(g, node.extra))
+    return node.send(0, move(g, node.extra))
 
 
-cdef Array moved(Array x, int device):
+cdef Array move(Array x, int device):
     if x.buffer.device == device:
         return x
     cdef Call _call = begin(to_op)
@@ -830,11 +830,11 @@ def make(data: Any, dtype: DTypeLike = None, device: str | None = None, requires
         if x.buffer == NOWHERE:
             raise uninitialized(op, x)
         if op != "tensor" and not requires_grad and (code < 0 or code == x.code or is_float(code)):
-            x = cast(moved(x, x.buffer.device if device is None else device_index(device, op)),
+            x = cast(move(x, x.buffer.device if device is None else device_index(device, op)),
                      x.code if code < 0 else code)      # with its history
             if shared and x is not data:
                 raise must_copy(op, data)
-            return copied(x) if copy and x is data else x
+            return copy_array(x) if copy and x is data else x
     elif op != "tensor" and op != "asarray":
         refuse_tensors(op, data)
     x = from_object(data, code, -1 if device is None else device_index(device, op), copy, op, shared,
@@ -867,5 +867,5 @@ def constant(str op, shape: int | Sequence[int], value: TensorLike, dtype: DType
     cdef int code = default_float if dtype is None else code_of(dtype, op)
     cdef Array x = empty(code, parse_lengths(op, shape, extent), extent, device_index(device, op))
     if value is not EMPTY:
-        filled(op, x, value)
+        fill_array(op, x, value)
     return as_leaf(op, x, requires_grad)

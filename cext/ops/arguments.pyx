@@ -19,7 +19,7 @@ from minigrad.engine.node cimport recording
 
 
 cpdef str kind_of(x: Any):
-    """What x is, for an error: the name of its type, with its package if another library's type has the name of one of
+    """Describe x for an error: the name of its type, with its package if another library's type has the name of one of
     ours (torch.Tensor); of a tuple or list that holds tensors, also where it has one."""
     cdef str tensors = shown_tensors(x), name = type(x).__name__
     if tensors is not None:
@@ -177,18 +177,19 @@ cpdef tuple pair(str op, str name, value: Any, least: int | None = None):  # -> 
     """An argument as two ints, given as a pair or as one int for both; none below `least`, nor so large that sizes
     computed from it overflow."""
     if not isinstance(value, (tuple, list)):
-        return (extent(op, name, value, least),) * 2
+        return (small_integer(op, name, value, least),) * 2
     if len(value) == 2:
-        return extent(op, name, value[0], least), extent(op, name, value[1], least)
+        return small_integer(op, name, value[0], least), small_integer(op, name, value[1], least)
     raise ValueError(f"[{op}] expected an integer or a pair of integers for {name}, got {value}")
 
 
 cpdef object single(str op, str name, value: Any, least: int | None = None):  # -> int
     """The same for one axis: an int, which may be in a tuple of one."""
-    return extent(op, name, value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value, least)
+    return small_integer(op, name, value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value, least)
 
 
-cdef object extent(str op, str name, object value, object least):
+cdef object small_integer(str op, str name, object value, object least):
+    """An integer below 2**31, so that sizes computed from it do not overflow."""
     found = integer(op, name, value, least)
     if found >= 2**31:
         raise ValueError(f"[{op}] expected {name} < {2**31}, got {found}")

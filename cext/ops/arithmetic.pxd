@@ -3,9 +3,9 @@ from minigrad.engine.node cimport Op
 
 cdef Array apply_unary(int op, Array x, int code)
 cdef Array apply_binary(int op, Array a, Array b, int code)
-cdef tuple matched(str op, object x, object y)
+cdef tuple match_operands(str op, object x, object y)
 cdef tuple broadcast_pair(str op, Array a, Array b)
-cdef tuple matched_floats(str op, object x, object y)
+cdef tuple match_floats(str op, object x, object y)
 cdef Array function_of_two(Op op, int number, object x, object y)
 cdef Array function_of_numbers(Op op, int number, object x)
 cpdef Array add(x, y)

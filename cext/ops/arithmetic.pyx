@@ -10,7 +10,7 @@ from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool, scalar, weak_code
-from minigrad.engine.ops.layout cimport broadcasted, cast
+from minigrad.engine.ops.layout cimport broadcast, cast
 from minigrad.engine.node cimport Node, Op, operation, set_adder
 from minigrad.engine.tape cimport track
 
@@ -31,7 +31,7 @@ cdef Array apply_binary(int op, Array a, Array b, int code):
     return out
 
 
-cdef tuple matched(str op, object x, object y):
+cdef tuple match_operands(str op, object x, object y):
     """Two operands on one device, of one dtype and one shape.
 
     dtypes promote as in the array API (bool < int32 < int64 < float32 < float64; the kinds of Python scalars only).
@@ -48,7 +48,7 @@ cdef tuple matched(str op, object x, object y):
                 code = weak_code(value, a.code)
                 a = cast(a, code)
                 b = scalar(value, code, a.buffer.device, op)
-                return a, broadcasted(b, a.ndim_, a.extent)
+                return a, broadcast(b, a.ndim_, a.extent)
             b = operand(op, y)
     else:
         value = plain_scalar(op, x) if isinstance(y, Array) else None
@@ -57,7 +57,7 @@ cdef tuple matched(str op, object x, object y):
             code = weak_code(value, b.code)
             b = cast(b, code)
             a = scalar(value, code, b.buffer.device, op)
-            return broadcasted(a, b.ndim_, b.extent), b
+            return broadcast(a, b.ndim_, b.extent), b
         a = operand(op, x)
     if a.buffer.device != b.buffer.device:
         check_same_device(op, a, b)
@@ -82,12 +82,12 @@ cdef tuple broadcast_pair(str op, Array a, Array b):
             raise ValueError(f"[{op}] the shapes {shape_of(a)} and {shape_of(b)} do not broadcast together")
         extent[i] = n if m == 1 else m
         a_fits, b_fits = a_fits and m == extent[i], b_fits and n == extent[i]
-    return a if a_fits else broadcasted(a, ndim, extent), b if b_fits else broadcasted(b, ndim, extent)
+    return a if a_fits else broadcast(a, ndim, extent), b if b_fits else broadcast(b, ndim, extent)
 
 
-cdef tuple matched_floats(str op, object x, object y):
-    """`matched`, with integers converted to the default floating dtype."""
-    a, b = matched(op, x, y)
+cdef tuple match_floats(str op, object x, object y):
+    """`match_operands`, with integers converted to the default floating dtype."""
+    a, b = match_operands(op, x, y)
     if not is_float((<Array>a).code):
         return cast(<Array>a, default_float), cast(<Array>b, default_float)
     return a, b
@@ -96,7 +96,7 @@ cdef tuple matched_floats(str op, object x, object y):
 cdef Array function_of_two(Op op, int number, object x, object y):
     """A differentiable function of two floats; integers are converted to the default dtype first."""
     cdef Call _call = begin(op)
-    a, b = matched_floats(op.name, x, y)
+    a, b = match_floats(op.name, x, y)
     cdef Array out = apply_binary(number, <Array>a, <Array>b, (<Array>a).code)
     track(op, out, <Array>a, <Array>b)
     return out
@@ -145,7 +145,7 @@ cpdef Array add(x: TensorLike, y: TensorLike):
     cdef Call _call = begin(add_op)
     if alike(x, y):
         return add_alike(<Array>x, <Array>y)
-    a, b = matched("add", x, y)
+    a, b = match_operands("add", x, y)
     return add_alike(<Array>a, <Array>b)
 
 
@@ -171,7 +171,7 @@ cpdef Array subtract(x: TensorLike, y: TensorLike):
     tensor([4, 5])
     """
     cdef Call _call = begin(subtract_op)
-    a, b = (x, y) if alike(x, y) else matched("subtract", x, y)
+    a, b = (x, y) if alike(x, y) else match_operands("subtract", x, y)
     if (<Array>a).code == BOOL:
         raise TypeError("[subtract] not defined for bool: use logical_xor")
     cdef Array out = apply_binary(SUB, <Array>a, <Array>b, (<Array>a).code)
@@ -208,7 +208,7 @@ cpdef Array multiply(x: TensorLike, y: TensorLike):
     cdef Call _call = begin(multiply_op)
     if alike(x, y):
         return multiply_alike(<Array>x, <Array>y)
-    a, b = matched("multiply", x, y)
+    a, b = match_operands("multiply", x, y)
     return multiply_alike(<Array>a, <Array>b)
 
 
@@ -232,7 +232,7 @@ cpdef Array divide(x: TensorLike, y: TensorLike):
     tensor([0.25, 0.5 ])
     """
     cdef Call _call = begin(divide_op)
-    a, b = (x, y) if alike(x, y) and is_float((<Array>x).code) else matched_floats("divide", x, y)
+    a, b = (x, y) if alike(x, y) and is_float((<Array>x).code) else match_floats("divide", x, y)
     cdef Array out = apply_binary(DIVIDE, <Array>a, <Array>b, (<Array>a).code)
     track(divide_op, out, <Array>a, <Array>b)
     return out
@@ -265,7 +265,7 @@ cpdef Array reciprocal(x: TensorLike):
 cdef Array division(Op op, int number, object x, object y):
     """A part of the division with a remainder."""
     cdef Call _call = begin(op)
-    a, b = matched(op.name, x, y)
+    a, b = match_operands(op.name, x, y)
     refuse_bool(op.name, <Array>a)
     cdef Array out = apply_binary(number, <Array>a, <Array>b, (<Array>a).code)
     track(op, out, <Array>a, <Array>b)
@@ -282,7 +282,7 @@ cdef int floor_divide_backward(Node node, Array g) except -1:
 
 
 cpdef Array floor_divide(x: TensorLike, y: TensorLike):
-    """The largest integer not above x / y; 0 where integers are divided by 0. Its gradient is 0, as that of `floor`.
+    """The largest integer not above x / y; 0 where integers are divided by 0. Its gradient is 0, as for `floor`.
 
     Examples
     --------

@@ -15,9 +15,10 @@ from minigrad.engine.ops.arguments cimport float_operand, number, operand, optio
 from minigrad.engine.ops.arithmetic cimport add, multiply
 from minigrad.engine.ops.rounding cimport isfinite
 from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, matrix_transpose, reshape_to
-from minigrad.engine.ops.slices cimport sliced, zeros
+from minigrad.engine.ops.slices cimport take_window, zeros
 from minigrad.engine.ops.logic cimport equal, logical_and, logical_not, not_equal, where
 from minigrad.engine.ops.matmul cimport matmul
+from minigrad.engine.ops.norm cimport send_all
 from minigrad.engine.ops.random cimport reserve
 from minigrad.engine.recording cimport repeat
 from minigrad.engine.node cimport Node, Op, operation, recording, set_recording
@@ -47,10 +48,7 @@ cdef int attention_backward(Node node, Array g) except -1:
         dq, dk, dv = [empty_as(<Array>x, g.code) if node.needs(i) else None for i, x in enumerate((q, k, v))]
         arguments = (dense(q), dense(k), dense(v), mask, g if y is None else y, statistics, dense(g), dq, dk, dv)
         run_with_drawn((<object>backend(g)).attention_backward, scale, causal, dropout, drawn, arguments)
-    for i, d in enumerate((dq, dk, dv)):
-        if d is not None:
-            node.send(i, <Array>d)
-    return 0
+    return send_all(node, (dq, dk, dv))
 
 
 def _with_drawn(primitive: Callable[..., None], scale: float, causal: bool, dropout: float, drawn: list[int],
@@ -96,7 +94,7 @@ cdef Array composition(Array q, Array k, Array v, Array mask, double scale, bint
             refuse_in_capture("attention with dropout where the matrix of weights is needed")
             seed, offset = drawn
             backend(q).dropout(seed, offset, dropout, ones, factors, kept)
-        factors = sliced(factors, [(0, 1, ones.extent[0], True), (0, 1, keys, True)])
+        factors = take_window(factors, [(0, 1, ones.extent[0], True), (0, 1, keys, True)])
         p = multiply(p, reshape_to(factors, shape_of(p)))
     return matmul(p, v) if seen is None else seen_product(p, v, seen)
 
@@ -187,8 +185,8 @@ cdef Array of_each_head(Array x, int64_t heads):
 
 # ── the operation ─────────────────────────────────────────────────────────────────────────────────
 
-cdef tuple checked_heads(Array q, Array k, Array v, bint grouped):
-    """The leading axes of the result and of k and v, which are those of q, or with fewer heads if they are grouped."""
+cdef tuple check_heads(Array q, Array k, Array v, bint grouped):
+    """The leading axes of the result, and of k and v, which have fewer heads if they are grouped."""
     for name, x in (("query", q), ("key", k), ("value", v)):
         if (<Array>x).ndim_ < 2 + grouped:
             axes = "(..., heads, length, width)" if grouped else "(..., length, width)"
@@ -221,7 +219,7 @@ cdef tuple four(tuple lead):
     return (1,) * (2 - len(lead)) + lead if len(lead) <= 2 else (prod(lead[:-1]), lead[-1])
 
 
-cdef Array checked_mask(Array mask, Array q, tuple shape):
+cdef Array check_mask(Array mask, Array q, tuple shape):
     """A mask of the shape of the weights as [N, H, L, S]; a row of it is contiguous, or one element for all keys."""
     if mask.code != BOOL and not is_float(mask.code):
         raise TypeError(f"[{NAME}] expected attn_mask of bool or floats, got {mask.dtype}")
@@ -258,7 +256,7 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
         The probability that a weight is set to 0, while the others are divided by ``1 - dropout_p``. There is no
         `training` argument: pass 0 in evaluation.
     is_causal : bool
-        Query i sees the keys 0 to i only; with an `attn_mask`, those of them that it shows.
+        Query i sees the keys 0 to i only; with an `attn_mask`, the keys among them that it shows.
     scale : float, optional
         ``1 / sqrt(E)`` by default.
     enable_gqa : bool
@@ -300,7 +298,7 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
     cdef Array q = float_operand(NAME, query), k = float_operand(NAME, key), v = float_operand(NAME, value)
     cdef Array mask = None if attn_mask is None else operand(NAME, attn_mask), y, statistics
     cdef bint causal = is_causal, grouped = enable_gqa
-    lead, sources = checked_heads(q, k, v, grouped)
+    lead, sources = check_heads(q, k, v, grouped)
     shape = lead + (q.extent[q.ndim_ - 2], v.extent[v.ndim_ - 1])
     cdef int64_t queries = q.extent[q.ndim_ - 2], keys = k.extent[k.ndim_ - 2], width = q.extent[q.ndim_ - 1]
     cdef int64_t[4] extent
@@ -309,7 +307,7 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
     if scale is None:
         scale = 1 / sqrt(width) if width else 1.0
     if mask is not None:
-        mask = checked_mask(mask, q, lead + (queries, keys))
+        mask = check_mask(mask, q, lead + (queries, keys))
     q = as_four(q, lead)
     k = as_four(k, sources)
     v = as_four(v, sources)

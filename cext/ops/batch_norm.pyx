@@ -9,9 +9,9 @@ from minigrad.engine.ops.arguments cimport float_operand, number, operand, optio
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.functions cimport rsqrt
 from minigrad.engine.ops.index cimport getitem
-from minigrad.engine.ops.layout cimport cast, dense, reshape_to
+from minigrad.engine.ops.layout cimport cast, dense, elements, reshape_to
 from minigrad.engine.ops.norm cimport (
-    all_but_channels, differentiate, elements, gradient_for, parameter, plain, scaled, send_all, standard,
+    all_but_channels, differentiate, gradient_for, parameter, plain, scale_and_shift, send_all, standard,
 )
 from minigrad.engine.ops.norm import NORMALIZED
 from minigrad.engine.node cimport Node, Op, operation, recording
@@ -26,12 +26,12 @@ cdef Array per_channel(Array v, Array x):
 cdef Array train_composition(Array x, Array weight, Array statistics, double eps):
     cdef double n = x.extent[0] * elements(x, 2, x.ndim_)
     cdef Array near = per_channel(cast(getitem(statistics, 0), x.code), x)
-    return scaled(standard(x, all_but_channels(x), near, n, eps), per_channel(weight, x), None)
+    return scale_and_shift(standard(x, all_but_channels(x), near, n, eps), per_channel(weight, x), None)
 
 
 cdef Array eval_composition(Array x, Array mean, Array var, Array weight, double eps):
     cdef Array y = multiply(subtract(x, per_channel(mean, x)), per_channel(rsqrt(add(var, eps)), x))
-    return scaled(y, per_channel(weight, x), None)
+    return scale_and_shift(y, per_channel(weight, x), None)
 
 
 cdef Op batch_norm_op = operation("batch_norm", train_backward,
@@ -86,7 +86,7 @@ cdef int eval_backward(Node node, Array g) except -1:
     return send_all(node, (dx, dmean, dvar, dweight, dbias))
 
 
-cdef Array checked(str op, object x):
+cdef Array check_input(str op, object x):
     cdef Array a = float_operand(op, x)
     if a.ndim_ < 2:
         raise ValueError(f"[{op}] expected x of shape (N, C, ...), got {shape_of(a)}")
@@ -109,7 +109,7 @@ def batch_norm_train(x: TensorLike, weight: Tensor | None = None, bias: Tensor |
     cdef Call _call = begin(batch_norm_op)
     x, weight, bias = operand("batch_norm", x), optional("batch_norm", weight), optional("batch_norm", bias)
     eps = number("batch_norm", "eps", eps, 0)
-    cdef Array a = checked("batch_norm", x), out, mean, var, gamma, beta, statistics = empty_statistics(a)
+    cdef Array a = check_input("batch_norm", x), out, mean, var, gamma, beta, statistics = empty_statistics(a)
     cdef int64_t channels = a.extent[1], inner = elements(a, 2, a.ndim_)
     if a.extent[0] * inner == 1:
         raise ValueError(f"[batch_norm] expected more than one value per channel in training, got shape {shape_of(a)}")
@@ -140,7 +140,7 @@ def batch_norm_eval(x: TensorLike, mean: Tensor, var: Tensor, weight: Tensor | N
             raise TypeError(f"[{op}] {name} must be a tensor, got None")
     x, mean, var = operand(op, x), operand(op, mean), operand(op, var)
     weight, bias, eps = optional(op, weight), optional(op, bias), number(op, "eps", eps, 0)
-    cdef Array a = checked(op, x), out, middle, spread, gamma, beta, statistics = empty_statistics(a)
+    cdef Array a = check_input(op, x), out, middle, spread, gamma, beta, statistics = empty_statistics(a)
     cdef int64_t channels = a.extent[1]
     middle, spread = parameter(op, "mean", mean, a, 1, 2), parameter(op, "var", var, a, 1, 2)
     gamma, beta = parameter(op, "weight", weight, a, 1, 2), parameter(op, "bias", bias, a, 1, 2)

@@ -4,9 +4,9 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport Array, check_same_device, empty, parse_shape, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.ops.arguments cimport float_operand, integer, layer_bias, operand, optional, pair, single
+from minigrad.engine.ops.arguments cimport float_operand, layer_bias, operand, optional, pair, single, small_integer
 from minigrad.engine.ops.arithmetic cimport add
-from minigrad.engine.ops.layout cimport dense, expand_dims, reshape_to, squeeze, summed
+from minigrad.engine.ops.layout cimport dense, expand_dims, reshape_to, squeeze, sum_axes
 from minigrad.engine.node cimport Node, Op, operation, recording
 from minigrad.engine.tape cimport track
 
@@ -32,27 +32,27 @@ cdef int convolved_backward(Node node, Array g) except -1:
         if node.needs(1):
             node.send(1, weight_gradient(x, g, at, weight_shape))
         if node.needs(2):
-            node.send(2, summed(g, [0, 2, 3], False))
+            node.send(2, sum_axes(g, [0, 2, 3], False))
         return 0
     if not node.needs(1):
-        return node.send(2, summed(g, [0, 2, 3], False)) if node.needs(2) else 0
+        return node.send(2, sum_axes(g, [0, 2, 3], False)) if node.needs(2) else 0
     if node.needs(2):
         dbias = empty(g.code, 1, g.extent + 1, g.buffer.device)
-    dweight = unfilled(g, weight_shape)
+    dweight = empty_like_shape(g, weight_shape)
     backend(g).conv2d_backward_weight(dense(x), dense(g), at, dweight, dbias)
     node.send(1, dweight)
     return node.send(2, dbias) if dbias is not None else 0
 
 
-cdef Array unfilled(Array x, tuple shape):
+cdef Array empty_like_shape(Array x, tuple shape):
     """An array of a shape, of x's dtype and device."""
     cdef int64_t[4] extent
     return empty(x.code, parse_shape(shape, extent), extent, x.buffer.device)
 
 
-cdef Array convolved(Array x, Array weight, Array bias, tuple at, tuple size):
+cdef Array convolve(Array x, Array weight, Array bias, tuple at, tuple size):
     """x ⋆ weight + bias, with `size` rows and columns; `at` as in `Backend.conv2d`."""
-    cdef Array out = unfilled(x, (x.extent[0], weight.extent[0]) + size)
+    cdef Array out = empty_like_shape(x, (x.extent[0], weight.extent[0]) + size)
     if out.count:
         backend(x).conv2d(dense(x), dense(weight), None if bias is None else dense(bias), at, out)
     track(conv2d_op, out, x, weight, bias, (at, shape_of(x), shape_of(weight)))
@@ -69,13 +69,13 @@ cdef int data_gradient_backward(Node node, Array v) except -1:
     cdef Array g = node.value(0), weight = node.value(1)
     at, size, weight_shape = node.extra
     if node.needs(0):
-        node.send(0, convolved(v, weight, None, at, size))
+        node.send(0, convolve(v, weight, None, at, size))
     return node.send(1, weight_gradient(v, g, at, weight_shape)) if node.needs(1) else 0
 
 
 cdef Array data_gradient(Array g, Array weight, tuple at, tuple shape):
     """dx(g, weight), of a shape."""
-    cdef Array out = unfilled(g, shape)
+    cdef Array out = empty_like_shape(g, shape)
     if out.count:
         backend(g).conv2d_backward_data(dense(g), dense(weight), at, out)
     track(data_gradient_op, out, g, weight, None, (at, shape_of(g)[2:], shape_of(weight)))
@@ -93,12 +93,12 @@ cdef int weight_gradient_backward(Node node, Array u) except -1:
     at, shape, size = node.extra
     if node.needs(0):
         node.send(0, data_gradient(g, u, at, shape))
-    return node.send(1, convolved(x, u, None, at, size)) if node.needs(1) else 0
+    return node.send(1, convolve(x, u, None, at, size)) if node.needs(1) else 0
 
 
 cdef Array weight_gradient(Array x, Array g, tuple at, tuple shape):
     """dw(x, g), of a shape."""
-    cdef Array out = unfilled(g, shape)
+    cdef Array out = empty_like_shape(g, shape)
     if out.count:
         backend(g).conv2d_backward_weight(dense(x), dense(g), at, out, None)
     track(weight_gradient_op, out, x, g, None, (at, shape_of(x), shape_of(g)[2:]))
@@ -150,7 +150,7 @@ cpdef Array conv2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = 
     cdef Call _call = begin(conv2d_op)
     stride, dilation = pair("conv2d", "stride", stride, 1), pair("conv2d", "dilation", dilation, 1)
     padding = padding if isinstance(padding, str) else pair("conv2d", "padding", padding, 0)
-    return checked("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
+    return check_and_convolve("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
 
 
 cpdef Array conv1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, stride: int | tuple[int] = 1,
@@ -185,20 +185,13 @@ cpdef Array conv1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = 
     cdef Call _call = begin(conv2d_op)
     stride, dilation = single("conv1d", "stride", stride, 1), single("conv1d", "dilation", dilation, 1)
     padding = padding if isinstance(padding, str) else (0, single("conv1d", "padding", padding, 0))
-    return checked("conv1d", 1, x, weight, bias, (1, stride), padding, (1, dilation), groups)
+    return check_and_convolve("conv1d", 1, x, weight, bias, (1, stride), padding, (1, dilation), groups)
 
 
-cdef int64_t parts_of(str op, object groups) except -1:
-    groups = integer(op, "groups", groups, 1)
-    if groups >= 2**31:
-        raise ValueError(f"[{op}] expected groups < {2**31}, got {groups}")
-    return groups
-
-
-cdef Array checked(str op, int axes, object x, object weight, object bias, tuple stride, object padding, tuple dilation,
-                   object groups):
+cdef Array check_and_convolve(str op, int axes, object x, object weight, object bias, tuple stride, object padding,
+                              tuple dilation, object groups):
     """x ⋆ weight + bias along one axis, for which another of a single row is inserted, or along two."""
-    cdef int64_t parts = parts_of(op, groups)
+    cdef int64_t parts = small_integer(op, "groups", groups, 1)
     cdef Array a = operand(op, x), w = operand(op, weight), b = optional(op, bias), y
     a, w = float_operand(op, a), float_operand(op, w)
     cdef tuple given = shape_of(a), weight_shape = shape_of(w)
@@ -218,14 +211,14 @@ cdef Array checked(str op, int axes, object x, object weight, object bias, tuple
                          f"{parts} groups, got {given}")
     b = layer_bias(op, b, a, w)
     at, size = geometry(op, given, a, w, stride, padding, dilation)
-    y = convolved(a, w, b, at, size)
+    y = convolve(a, w, b, at, size)
     if axes == 1:
         y = squeeze(y, 2)
     return squeeze(y, 0) if single_sample else y
 
 
 cdef tuple geometry(str op, tuple given, Array x, Array w, tuple stride, object padding, tuple dilation):
-    """What `Backend.conv2d` takes as `at`, and the rows and columns of the result; errors show the given shape."""
+    """The `at` of `Backend.conv2d`, and the rows and columns of the result; errors show the given shape."""
     cdef list before = [0, 0], size = []
     cdef int64_t length, window, both
     cdef int i, axis
@@ -268,15 +261,13 @@ cpdef Array conv_transpose2d(x: TensorLike, weight: TensorLike, bias: TensorLike
         float32 or float64.
     weight : Tensor, shape (C, O / groups, KH, KW)
     bias : Tensor, shape (O,), optional
-    stride, dilation : int or pair of int
-        The distances, in rows and columns, between windows and between the elements of a window; 1 or more.
+    stride, dilation, groups
+        As in `conv2d`.
     padding : int or pair of int
         How many rows and columns to leave out on either side.
     output_padding : int or pair of int
         How many rows and columns to add at the end, fewer than the stride or the dilation: inputs of several lengths
         have convolutions of the same length.
-    groups : int
-        The number of groups of channels and outputs; outputs see the channels of their group only.
 
     Returns
     -------
@@ -298,7 +289,7 @@ cpdef Array conv_transpose2d(x: TensorLike, weight: TensorLike, bias: TensorLike
     """
     cdef str op = "conv_transpose2d"
     cdef Call _call = begin(data_gradient_op)
-    cdef int64_t parts = parts_of(op, groups)
+    cdef int64_t parts = small_integer(op, "groups", groups, 1)
     stride, dilation = pair(op, "stride", stride, 1), pair(op, "dilation", dilation, 1)
     padding, output_padding = pair(op, "padding", padding, 0), pair(op, "output_padding", output_padding, 0)
     cdef Array a = float_operand(op, operand(op, x)), w = float_operand(op, operand(op, weight)), out

@@ -6,7 +6,7 @@ from minigrad.engine.array cimport NOWHERE, Array
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.ops.arguments cimport float_operand, operand, plain_scalar, refuse_bool
 from minigrad.engine.ops.arithmetic cimport (
-    add, apply_binary, apply_unary, divide, function_of_numbers, function_of_two, matched, multiply, negative,
+    add, apply_binary, apply_unary, divide, function_of_numbers, function_of_two, match_operands, multiply, negative,
     reciprocal, subtract,
 )
 from minigrad.engine.dtype cimport BOOL, default_float, is_float
@@ -62,14 +62,14 @@ cdef Op sloped(int number, Op op):
 cdef int sloped_backward(Node node, Array g) except -1:
     if recording():
         return node.op.composition(node, g)
-    x, parameter = matched(node.op.name, node.value(0), node.extra)
+    x, parameter = match_operands(node.op.name, node.value(0), node.extra)
     return node.send(0, multiply(g, apply_binary(node.op.fused, <Array>x, <Array>parameter, g.code)))
 
 
 cdef Array with_parameter(Op op, int number, Array x, object parameter):
     """The binary function `number` of x and a number, which is constant."""
     cdef Call _call = begin(op)
-    a, b = matched(op.name, x, parameter)
+    a, b = match_operands(op.name, x, parameter)
     cdef Array out = apply_binary(number, <Array>a, <Array>b, (<Array>a).code)
     track(op, out, x, None, None, parameter)
     return out
@@ -370,11 +370,11 @@ cpdef Array power(x: TensorLike, y: TensorLike):
                 return function(root_op, ROOT, a)
             if y == -1:
                 return reciprocal(a)
-            first, second = matched("power", a, y)
+            first, second = match_operands("power", a, y)
             out = apply_binary(POW, <Array>first, <Array>second, a.code)
             track(constant_power_op, out, a, None, None, y)
             return out
-    first, second = matched("power", x, y)
+    first, second = match_operands("power", x, y)
     a = <Array>first
     if not is_float(a.code):
         if (<Array>second)._detached_numpy().min(initial=0) < 0:

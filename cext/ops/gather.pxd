@@ -4,8 +4,8 @@ from minigrad.engine.array cimport Array
 
 cdef Array index_for(int device, str op, Array index)
 cdef Array indices_of(str op, object index)
-cdef Array checked_index(str op, Array index, int64_t n, int axis, int device)
+cdef Array check_index(str op, Array index, int64_t n, int axis, int device)
 cdef Array beside(Array x, object given, Array y)
 cdef tuple around(Array x, int axis)
-cdef Array taken(Array x, int axis, Array index)
-cdef Array taken_along(Array x, Array index, int axis)
+cdef Array take_rows(Array x, int axis, Array index)
+cdef Array take_along(Array x, Array index, int axis)

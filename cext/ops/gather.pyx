@@ -12,7 +12,7 @@ from minigrad.engine.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.ops.arguments cimport float_operand, is_scalar, one_axis, operand, plain_axis, plain_scalar
 from minigrad.engine.ops.arithmetic cimport add
-from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, permuted_raw, reshape_to
+from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, elements, permute_raw, reshape_to
 from minigrad.engine.ops.slices cimport zeros
 from minigrad.engine.listener cimport note_read
 from minigrad.engine.node cimport Node, Op, operation, recording
@@ -46,7 +46,7 @@ cdef Array indices_of(str op, object index):
     return from_object(array, -1, -1, recording(), op, False, hasattr(index, "__array__"))
 
 
-cdef Array checked_index(str op, Array index, int64_t n, int axis, int device):
+cdef Array check_index(str op, Array index, int64_t n, int axis, int device):
     """Integer indices as int64 from 0 to n - 1, in new memory; negative ones count from the end."""
     cdef Array i = index, out
     if is_float(i.code) or i.code == BOOL:
@@ -69,14 +69,7 @@ cdef Array beside(Array x, object given, Array y):
 
 cdef tuple around(Array x, int axis):
     """(outer, n, inner) of an axis."""
-    cdef int64_t outer = 1, inner = 1
-    cdef int i
-    for i in range(x.ndim_):
-        if i < axis:
-            outer *= x.extent[i]
-        elif i > axis:
-            inner *= x.extent[i]
-    return outer, x.extent[axis], inner
+    return elements(x, 0, axis), x.extent[axis], elements(x, axis + 1, x.ndim_)
 
 
 cdef Op take_op = operation("take", take_backward, "y_j = x at index i_j along an axis",
@@ -87,14 +80,14 @@ cdef int take_backward(Node node, Array g) except -1:
     cdef Array total
     axis, index, shape = node.extra
     if recording() or not node.can_accumulate(0):
-        return node.send(0, scattered(g, axis, index, shape))
+        return node.send(0, scatter_rows(g, axis, index, shape))
     total = node.accumulator(0)
     outer, n, inner = around(total, axis)
     backend(g).add_at(outer, n, inner, total, index, dense(g))
     return 0
 
 
-cdef Array taken(Array x, int axis, Array index):
+cdef Array take_rows(Array x, int axis, Array index):
     """x at checked one-dimensional indices along an axis."""
     cdef Call _call = begin(take_op)
     cdef int64_t[MAX_NDIM] extent
@@ -114,11 +107,11 @@ cdef Op scatter_op = operation("scatter", scatter_backward, "y = 0, then x_j add
 
 cdef int scatter_backward(Node node, Array g) except -1:
     axis, index = node.extra
-    return node.send(0, taken(g, axis, index))
+    return node.send(0, take_rows(g, axis, index))
 
 
-cdef Array scattered(Array g, int axis, Array index, tuple shape):
-    """Zeros of a shape, with g added at the indices along an axis: the adjoint of `taken`."""
+cdef Array scatter_rows(Array g, int axis, Array index, tuple shape):
+    """Zeros of a shape, with g added at the indices along an axis: the adjoint of `take_rows`."""
     cdef Array out = zeros(shape, g.code, g.buffer.device)
     outer, n, inner = around(out, axis)
     backend(g).add_at(outer, n, inner, out, index, dense(g))
@@ -154,8 +147,8 @@ def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> Tensor:
     if axis is None and a.ndim_ != 1:
         raise ValueError(f"[take] expected an axis for {a.ndim_} axes")
     cdef int k = one_axis("take", 0 if axis is None else axis, a.ndim_)
-    index = checked_index("take", index, a.extent[k], k, a.buffer.device)
-    cdef Array out = taken(a, k, reshape_to(index, (index.count,)))
+    index = check_index("take", index, a.extent[k], k, a.buffer.device)
+    cdef Array out = take_rows(a, k, reshape_to(index, (index.count,)))
     shape = shape_of(a)
     return out if index.ndim_ == 1 else reshape_to(out, shape[:k] + shape_of(index) + shape[k + 1:])
 
@@ -178,7 +171,7 @@ def look_up(table: Tensor, indices: Tensor) -> Tensor:
     if a.ndim_ != 2:
         raise ValueError(f"[embedding] expected a table of shape (V, D), got {shape_of(a)}")
     i = index_for(a.buffer.device, "embedding", numbered("[embedding] expected indices", indices, a.extent[0]))
-    cdef Array out = taken(a, 0, reshape_to(i, (i.count,)))
+    cdef Array out = take_rows(a, 0, reshape_to(i, (i.count,)))
     return out if i.ndim_ == 1 else reshape_to(out, shape_of(i) + shape_of(a)[1:])
 
 
@@ -188,10 +181,10 @@ cdef Op take_along_op = operation("take_along_axis", take_along_backward, "y[o, 
 
 cdef int take_along_backward(Node node, Array g) except -1:
     axis, index, shape = node.extra
-    return node.send(0, added_along(g, index, axis, shape))
+    return node.send(0, add_along(g, index, axis, shape))
 
 
-cdef Array taken_along(Array x, Array index, int axis):
+cdef Array take_along(Array x, Array index, int axis):
     """`take_along_axis` for a checked index that has x's shape except along the axis."""
     cdef Call _call = begin(take_along_op)
     cdef Array out = empty_as(index, x.code)
@@ -209,10 +202,10 @@ cdef Op add_along_op = operation("add_along_axis", add_along_backward,
 
 cdef int add_along_backward(Node node, Array g) except -1:
     axis, index = node.extra
-    return node.send(0, taken_along(g, index, axis))
+    return node.send(0, take_along(g, index, axis))
 
 
-cdef Array added_along(Array g, Array index, int axis, tuple shape):
+cdef Array add_along(Array g, Array index, int axis, tuple shape):
     cdef Array out = zeros(shape, g.code, g.buffer.device)
     outer, n, inner = around(out, axis)
     backend(g).add_along(outer, n, inner, out, index.extent[axis], index, dense(g))
@@ -240,7 +233,7 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Tenso
     axis = plain_axis("take_along_axis", axis)
     cdef Array a = operand("take_along_axis", x), index = indices_of("take_along_axis", indices)
     cdef int k = one_axis("take_along_axis", axis, a.ndim_)
-    index = checked_index("take_along_axis", index, a.extent[k], k, a.buffer.device)
+    index = check_index("take_along_axis", index, a.extent[k], k, a.buffer.device)
     if index.ndim_ != a.ndim_:
         raise ValueError(f"[take_along_axis] expected indices with {a.ndim_} axes, got shape {shape_of(index)}")
     shape = []
@@ -252,7 +245,7 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Tenso
     shape[k] = a.extent[k]
     a = broadcast_shape(a, tuple(shape))
     shape[k] = index.extent[k]
-    return taken_along(a, broadcast_shape(index, tuple(shape)), k)
+    return take_along(a, broadcast_shape(index, tuple(shape)), k)
 
 
 def scatter_add(x: TensorLike, axis: int, indices: TensorLike, values: TensorLike) -> Tensor:
@@ -301,8 +294,8 @@ def scatter_add(x: TensorLike, axis: int, indices: TensorLike, values: TensorLik
             raise TypeError(f"[scatter_add] expected values of {a.dtype}, got {v.dtype}")
     elif a.buffer.device:
         v = transferred(v, a.buffer.device)
-    index = checked_index("scatter_add", index, a.extent[k], k, a.buffer.device)
-    return add(a, added_along(broadcast_shape(cast(v, a.code), shape_of(index)), index, k, shape))
+    index = check_index("scatter_add", index, a.extent[k], k, a.buffer.device)
+    return add(a, add_along(broadcast_shape(cast(v, a.code), shape_of(index)), index, k, shape))
 
 
 # ── order ─────────────────────────────────────────────────────────────────────────────────────────
@@ -320,10 +313,10 @@ def argsort(x: TensorLike, axis: int = -1, *, bint descending=False, stable: boo
     cdef Array a = operand("argsort", x), plain, out
     cdef int k = one_axis("argsort", axis, a.ndim_)
     order = [i for i in range(a.ndim_) if i != k] + [k]
-    plain = dense(permuted_raw(a, order))
+    plain = dense(permute_raw(a, order))
     out = empty_as(plain, INT64)
     backend(a).argsort(plain, descending, out)
-    return permuted_raw(out, [order.index(i) for i in range(a.ndim_)])
+    return permute_raw(out, [order.index(i) for i in range(a.ndim_)])
 
 
 def sort(x: TensorLike, axis: int = -1, *, bint descending=False, stable: bool = True) -> Tensor:
@@ -339,7 +332,7 @@ def sort(x: TensorLike, axis: int = -1, *, bint descending=False, stable: bool =
     cdef Array a = operand("sort", x)
     cdef int k = one_axis("sort", axis, a.ndim_)
     cdef Array index = argsort(a, axis=k, descending=descending)
-    return taken_along(a, index, k)
+    return take_along(a, index, k)
 
 
 def ranked(x: Tensor, ranks: Tensor) -> Tensor:
@@ -349,7 +342,7 @@ def ranked(x: Tensor, ranks: Tensor) -> Tensor:
     index = zeros(shape_of(a)[:-1] + (r.count,), INT64, a.buffer.device)
     if index.count:
         backend(a).ranked(index.count // r.count, a.extent[a.ndim_ - 1], dense(a), r, index)
-    return taken_along(a, index, a.ndim_ - 1)
+    return take_along(a, index, a.ndim_ - 1)
 
 
 def nonzero(x: TensorLike) -> tuple[Tensor, ...]:

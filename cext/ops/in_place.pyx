@@ -25,7 +25,7 @@ cdef bint fits(Array b, Array a) noexcept:
     return True
 
 
-cdef Array computed(str name, object operation, object x, object y):
+cdef Array compute(str name, object operation, object x, object y):
     """operation(x, y), whose errors begin with the name of the operator that was called."""
     try:
         return operation(x, y)
@@ -49,14 +49,14 @@ cdef object in_place(str name, object operation, int op, object x, object y):
     check_write(name, a, recorded)
     if recorded:
         old = before_write(a)
-        result = computed(name, operation, old, old if b is a else y)
+        result = compute(name, operation, old, old if b is a else y)
     elif op >= 0 and b is not None and b.code == a.code and (is_float(a.code) or op != DIVIDE) and same_shape(a, b) \
             and (b.data == a.data and b.packed and a.packed or not may_share_memory(a, b)):
         backend(a).binary(op, a, b, a)
         a.buffer.version += 1
         return x
     else:
-        result = computed(name, operation, x, y)
+        result = compute(name, operation, x, y)
     if result.code != a.code and not (is_float(a.code) and result.code <= a.code):
         raise TypeError(f"[{name}] expected a result that fits {a.dtype} in place, got {result.dtype}")
     if recorded:
@@ -67,7 +67,7 @@ cdef object in_place(str name, object operation, int op, object x, object y):
     return x
 
 
-cdef int filled(str op, Array x, object value) except -1:
+cdef int fill_array(str op, Array x, object value) except -1:
     """Set every element to one number."""
     cdef Call _call = begin(None)
     plain = plain_scalar(op, value)

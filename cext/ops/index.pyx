@@ -12,12 +12,12 @@ from minigrad.engine.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport add, multiply
-from minigrad.engine.ops.gather cimport around, beside, checked_index, index_for, indices_of, taken
+from minigrad.engine.ops.gather cimport around, beside, check_index, index_for, indices_of, take_rows
 from minigrad.engine.ops.gather import nonzero
 from minigrad.engine.ops.layout cimport (
-    broadcast_shape, cast, copied, dense, permuted, permuted_raw, reindexed, reshape_to,
+    broadcast_shape, cast, copy_array, dense, permute, permute_raw, reindex, reshape_to,
 )
-from minigrad.engine.ops.slices cimport sliced, zeros
+from minigrad.engine.ops.slices cimport take_window, zeros
 from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.shared cimport finish_write, is_written
 from minigrad.engine.listener cimport listeners, note_read
@@ -116,7 +116,7 @@ cdef tuple parse_key(str op, Array x, list parts):
                 axis += 1
         elif isinstance(part, Array):
             spec.append((0, 1, x.extent[axis], True))
-            layout.append(checked_index(op, part, x.extent[axis], axis, x.buffer.device))
+            layout.append(check_index(op, part, x.extent[axis], axis, x.buffer.device))
             axis += 1
         else:
             n = x.extent[axis]
@@ -136,7 +136,7 @@ cdef bint without_axis(object entry):
 
 cdef Array basic(Array x, list spec, list layout):
     """x through the window, with new axes."""
-    cdef Array out = sliced(x, spec)
+    cdef Array out = take_window(x, spec)
     shape, k = [], 0
     for entry in layout:
         if without_axis(entry):
@@ -146,10 +146,10 @@ cdef Array basic(Array x, list spec, list layout):
         else:
             shape.append(out.extent[<int>k])
             k += 1
-    return out if len(shape) == out.ndim_ else reindexed(out, shape)
+    return out if len(shape) == out.ndim_ else reindex(out, shape)
 
 
-cdef tuple flattened(str op, Array x, list layout):
+cdef tuple flatten_indices(str op, Array x, list layout):
     """(x with the indexed axes merged in front, flat index, shape of the index, place of its axes in the result).
 
     Several index arrays become one, into the merged axis: ((i * n₂) + j) * n₃ + k, ...
@@ -172,7 +172,7 @@ cdef tuple flattened(str op, Array x, list layout):
     places = [k for k, e in enumerate(layout) if not (isinstance(e, str) and e in ("keep", "new", "gap"))]
     neighbours = places[-1] - places[0] + 1 == len(places)
     place = sum([not without_axis(e) for e in layout[:places[0]]]) if neighbours else 0
-    moved = permuted(x, axes + rest) if axes + rest != list(range(x.ndim_)) else x
+    moved = permute(x, axes + rest) if axes + rest != list(range(x.ndim_)) else x
     moved = reshape_to(moved, (merged,) + shape_of(moved)[len(axes):])
     return moved, reshape_to(flat, (flat.count,)), shape_of(flat), place, axes + rest
 
@@ -193,13 +193,13 @@ cpdef Array getitem(x: TensorLike, key: Any):
         if not -n <= key < n:
             raise IndexError(f"[index] index {key} is out of range for axis 0 of length {n}")
         rest = [(0, 1, a.extent[i], True) for i in range(1, a.ndim_)]
-        return sliced(a, [(key + n if key < 0 else key, 1, 1, False)] + rest)
-    a, parts = merged(a, plain_key("index", key))
+        return take_window(a, [(key + n if key < 0 else key, 1, 1, False)] + rest)
+    a, parts = merge_mask(a, plain_key("index", key))
     spec, layout = parse_key("index", a, parts)
     return read(a, spec, layout)
 
 
-cdef tuple merged(Array x, list parts):
+cdef tuple merge_mask(Array x, list parts):
     """x and a key that is a mask with its axes merged into one: one index is enough then, instead of one for each."""
     cdef Array mask = <Array>parts[0] if len(parts) == 1 and isinstance(parts[0], Array) else None
     if mask is None or mask.code != BOOL or mask.ndim_ < 2 or shape_of(mask) != shape_of(x)[:mask.ndim_]:
@@ -212,15 +212,15 @@ cdef Array read(Array x, list spec, list layout, str op="index"):
     cdef Array out = basic(x, spec, layout), moved, index
     if is_basic(layout):
         return out
-    moved, index, index_shape, place, order = flattened(op, out, layout)
-    out = taken(moved, 0, index)
+    moved, index, index_shape, place, order = flatten_indices(op, out, layout)
+    out = take_rows(moved, 0, index)
     rest = shape_of(moved)[1:]
     out = reshape_to(out, index_shape + rest)
     if place:
         front = list(range(len(index_shape)))
         order = list(range(len(index_shape), len(index_shape) + place)) + front \
             + list(range(len(index_shape) + place, out.ndim_))
-        out = permuted(out, order)
+        out = permute(out, order)
     return out
 
 
@@ -240,11 +240,11 @@ cdef int setitem_backward(Node node, Array g) except -1:
         node.send(0, where(mask, 0, g))
     if node.needs(1):
         part = read(g, spec, layout)
-        node.send(1, part if is_basic(layout) else where(written(g, spec, layout), part, 0))
+        node.send(1, part if is_basic(layout) else where(find_last_written(g, spec, layout), part, 0))
     return 0
 
 
-cdef Array written(Array x, list spec, list layout):
+cdef Array find_last_written(Array x, list spec, list layout):
     """Which elements of a value remain in x: among equal indices, the last."""
     cdef Array number = zeros(shape_of(x), INT64, x.buffer.device)
     part = shape_of(read(number, spec, layout))
@@ -278,7 +278,7 @@ cdef int assign(str op, Array a, object key, object value) except -1:
         raise TypeError(f"[{op}] expected a value of a dtype that fits {a.dtype}, got {v.dtype}")
     old = alias(a)
     if a.packed and not recorded:
-        old, parts = merged(old, parts)
+        old, parts = merge_mask(old, parts)
     spec, layout = parse_key(op, old, parts)
     target = basic(old, spec, layout)
     part_shape = shape_of(target) if is_basic(layout) else shape_of(read(old, spec, layout, op))
@@ -288,12 +288,12 @@ cdef int assign(str op, Array a, object key, object value) except -1:
     try:
         # as NumPy, leading axes of length one of the value may be dropped
         while v.ndim_ > len(part_shape) and v.extent[0] == 1:
-            v = reindexed(v, list(shape_of(v)[1:]))
+            v = reindex(v, list(shape_of(v)[1:]))
         v = broadcast_shape(v, part_shape)
     except ValueError:
         raise ValueError(f"[{op}] a value of shape {shape_of(v)} does not broadcast to {part_shape}") from None
     if may_share_memory(v, target):
-        v = copied(v)       # x[1:] = x[:-1]
+        v = copy_array(v)       # x[1:] = x[:-1]
     if not recorded:
         write(old, spec, layout, v)
         a.buffer.version += 1
@@ -307,7 +307,7 @@ cdef int assign(str op, Array a, object key, object value) except -1:
     return finish_write(a, before, result, target, changed)
 
 
-cdef Array copied_raw(Array x):
+cdef Array copy_raw(Array x):
     cdef Array out = empty_as(x, x.code)
     backend(x).copy(x, out)
     return out
@@ -320,20 +320,20 @@ cdef int write(Array x, list spec, list layout, Array v) except -1:
     if is_basic(layout):
         backend(x).copy(v, target)
         return 0
-    moved, index, index_shape, place, order = flattened("setitem", target, layout)
+    moved, index, index_shape, place, order = flatten_indices("setitem", target, layout)
     values = alias(v)
     if place:
         k = len(index_shape)
         axes = list(range(values.ndim_))
-        values = permuted_raw(values, axes[place:place + k] + axes[:place] + axes[place + k:])
+        values = permute_raw(values, axes[place:place + k] + axes[:place] + axes[place + k:])
     values = dense(values)
     _, n, inner = around(moved, 0)
     if moved.buffer == x.buffer and moved.packed:
         backend(x).put(1, n, inner, moved, index, values)
         return 0
-    whole = moved if moved.buffer != x.buffer else copied_raw(moved)       # a copy in the order of the index
+    whole = moved if moved.buffer != x.buffer else copy_raw(moved)       # a copy in the order of the index
     backend(x).put(1, n, inner, whole, index, values)
     shape = shape_of(target)
     whole = reshape_to(whole, tuple([shape[k] for k in order]))
-    backend(x).copy(permuted_raw(whole, [order.index(k) for k in range(len(order))]), target)
+    backend(x).copy(permute_raw(whole, [order.index(k) for k in range(len(order))]), target)
     return 0

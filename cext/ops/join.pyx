@@ -7,8 +7,8 @@ from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport is_float
 from minigrad.engine.ops.arguments cimport integer, number, one_axis, operand, plain_axis, plain_scalar
 from minigrad.engine.ops.arithmetic cimport add
-from minigrad.engine.ops.layout cimport cast, copied, reshape, summed
-from minigrad.engine.ops.slices cimport placed, sliced, window, zeros
+from minigrad.engine.ops.layout cimport cast, copy_array, reshape, sum_axes
+from minigrad.engine.ops.slices cimport place_window, take_window, window, zeros
 from minigrad.engine.node cimport Node, Op, operation, recording
 from minigrad.engine.tape cimport track, track_many
 
@@ -44,11 +44,11 @@ cdef int join_backward(Node node, Array g) except -1:
     cdef int i
     for i in range(node.inputs):
         if node.needs(i):
-            node.send(i, sliced(g, span(g, axis, bounds[i], bounds[i + 1], keep)))
+            node.send(i, take_window(g, span(g, axis, bounds[i], bounds[i + 1], keep)))
     return 0
 
 
-cdef Array joined(Op op, list parts, int axis, bint keep):
+cdef Array join_parts(Op op, list parts, int axis, bint keep):
     """The parts, of one dtype and device, joined along an axis; along a new one if keep is False."""
     cdef Call _call = begin(op)
     cdef Array first = <Array>parts[0], part, out
@@ -67,12 +67,12 @@ cdef Array joined(Op op, list parts, int axis, bint keep):
     return out
 
 
-cdef Array concatenated(list parts, int axis):
+cdef Array join_along(list parts, int axis):
     """The parts, of one dtype, device and number of axes, joined along an axis."""
-    return joined(concat_op, parts, axis, True)
+    return join_parts(concat_op, parts, axis, True)
 
 
-cdef list checked(str op, object tensors):
+cdef list match_parts(str op, object tensors):
     """Operands of one dtype on one device."""
     if not hasattr(tensors, "__iter__"):
         raise TypeError(f"[{op}] expected a sequence of tensors, got {type(tensors).__name__}")
@@ -103,7 +103,7 @@ def concat(tensors: Iterable[TensorLike], axis: int | None = 0) -> Tensor:
     """
     cdef Call _call = begin(concat_op)
     axis = plain_axis("concat", axis)
-    parts = checked("concat", tensors)
+    parts = match_parts("concat", tensors)
     if axis is None:
         parts, axis = [reshape(part, -1) for part in parts], 0
     cdef Array first = <Array>parts[0], part
@@ -115,7 +115,7 @@ def concat(tensors: Iterable[TensorLike], axis: int | None = 0) -> Tensor:
         if not fits:
             raise ValueError(f"[concat] expected shapes that agree except along axis {k}, got "
                              f"{', '.join([str(p.shape) for p in parts])}")
-    return concatenated(parts, k)
+    return join_along(parts, k)
 
 
 def stack(tensors: Iterable[TensorLike], axis: int = 0) -> Tensor:
@@ -129,12 +129,12 @@ def stack(tensors: Iterable[TensorLike], axis: int = 0) -> Tensor:
     """
     cdef Call _call = begin(stack_op)
     axis = plain_axis("stack", axis)
-    parts = checked("stack", tensors)
+    parts = match_parts("stack", tensors)
     for part in parts:
         if not same_shape(<Array>part, <Array>parts[0]):
             raise ValueError(f"[stack] expected equal shapes, got {', '.join([str(p.shape) for p in parts])}")
     cdef int k = one_axis("stack", axis, (<Array>parts[0]).ndim_ + 1)
-    return joined(stack_op, parts, k, False)
+    return join_parts(stack_op, parts, k, False)
 
 
 cdef Op split_op = operation("split", split_backward, "y₀, y₁, … = windows of x along an axis",
@@ -150,7 +150,7 @@ cdef int split_backward(Node node, Array g) except -1:
         if piece is None:
             continue
         if recording():
-            node.send(0, placed(piece, span(total, axis, bounds[i], bounds[i + 1], keep), shape))
+            node.send(0, place_window(piece, span(total, axis, bounds[i], bounds[i + 1], keep), shape))
         else:
             backend(total).copy(piece, part_of(total, axis, bounds[i], bounds[i + 1], keep))
     return 0 if recording() else node.send(0, total)
@@ -161,7 +161,7 @@ cdef list pieces(Array x, int axis, list bounds, bint keep):
     cdef list outs = [part_of(x, axis, bounds[i], bounds[i + 1], keep) for i in range(len(bounds) - 1)]
     if outs and x.needs_grad:
         if len(outs) == 1:
-            return [sliced(x, span(x, axis, bounds[0], bounds[1], keep))]
+            return [take_window(x, span(x, axis, bounds[0], bounds[1], keep))]
         track_many(split_op, outs, [x], [], (axis, bounds, keep, shape_of(x)))
     return outs
 
@@ -258,21 +258,21 @@ cdef int pad_backward(Node node, Array g) except -1:
     cdef Array part, into
     cdef int axis
     if mode != "constant" and not recording():
-        g = copied(g)
+        g = copy_array(g)
     for axis in range(len(shape) - 1, -1, -1):      # borders of later axes contain parts of the earlier ones
         before, after = widths[axis]
         for border, source in strips(g, axis, mode, shape[axis], before, after) if mode != "constant" else ():
-            part = sliced(g, border)
+            part = take_window(g, border)
             if mode == "edge":
-                part = summed(part, [axis], True)
+                part = sum_axes(part, [axis], True)
                 source[axis] = (source[axis][0], 1, 1, True)
             if recording():
-                g = add(g, placed(part, source, shape_of(g)))
+                g = add(g, place_window(part, source, shape_of(g)))
             else:
                 into = window(g, source)
                 backend(g).binary(ADD, into, part, into)
         if before or after:
-            g = sliced(g, span(g, axis, before, before + <object>shape[axis], True))
+            g = take_window(g, span(g, axis, before, before + <object>shape[axis], True))
     return node.send(0, g)
 
 

@@ -1,6 +1,6 @@
 """Views, copies, conversions, broadcasting and sums: the operations that move values without changing them.
 
-They are each other's adjoints: that of a slice is a placement into zeros, that of a broadcast is a sum.
+They are each other's adjoints: the adjoint of a broadcast is a sum.
 """
 import itertools
 
@@ -27,7 +27,7 @@ cdef Array dense(Array x):
     return out
 
 
-cdef Array copied(Array x):
+cdef Array copy_array(Array x):
     cdef Call _call = begin(copy_op)
     cdef Array out = empty_as(x, x.code)
     backend(x).copy(x, out)
@@ -88,7 +88,7 @@ def astype(x: TensorLike, dtype: DTypeLike, *, bint copy: bool | None = True, de
                         f"{dtype_of(code)}")
     if device is not None:
         copy, a = copy and a.device == device, (<object>a).to(device)
-    return cast(a, code) if a.code != code or not copy else copied(a)
+    return cast(a, code) if a.code != code or not copy else copy_array(a)
 
 
 cdef Op reshape_op = operation("reshape", reshape_backward, "y = the elements of x, in the same order",
@@ -99,7 +99,7 @@ cdef int reshape_backward(Node node, Array g) except -1:
     return node.send(0, reshape_to(g, <tuple>node.extra))
 
 
-cdef Array reshaped(Array x, int ndim, const int64_t* extent):
+cdef Array reshape_array(Array x, int ndim, const int64_t* extent):
     """x in a shape of as many elements; a view if x is contiguous."""
     cdef int64_t[MAX_NDIM] step
     cdef int64_t count = itemsize(x.code)
@@ -116,7 +116,7 @@ cdef Array reshaped(Array x, int ndim, const int64_t* extent):
 
 cdef Array reshape_to(Array x, tuple shape):
     cdef int64_t[MAX_NDIM] extent
-    return reshaped(x, parse_shape(shape, extent), extent)
+    return reshape_array(x, parse_shape(shape, extent), extent)
 
 
 cpdef Array reshape(x: TensorLike, shape: int | Sequence[int], copy: bool | None = None):
@@ -153,7 +153,7 @@ cpdef Array reshape(x: TensorLike, shape: int | Sequence[int], copy: bool | None
         raise ValueError(f"[reshape] expected a shape of {a.count} elements for {shape_of(a)}, got {shape}")
     if insisted and not a.packed:
         raise ValueError(f"[reshape] a tensor with strides {a.strides} cannot be reshaped without a copy")
-    return reshaped(copied(a) if fresh else a, ndim, extent)
+    return reshape_array(copy_array(a) if fresh else a, ndim, extent)
 
 
 cpdef Array ravel(x: TensorLike):
@@ -175,10 +175,10 @@ cdef Op permute_dims_op = operation("permute_dims", permute_backward, "y = x wit
 
 cdef int permute_backward(Node node, Array g) except -1:
     order = <list>node.extra
-    return node.send(0, permuted(g, [order.index(i) for i in range(len(order))]))
+    return node.send(0, permute(g, [order.index(i) for i in range(len(order))]))
 
 
-cdef Array permuted(Array x, list order):
+cdef Array permute(Array x, list order):
     cdef int64_t[MAX_NDIM] extent, step
     cdef int i = 0
     for k in order:
@@ -208,7 +208,7 @@ cpdef Array permute_dims(x: TensorLike, axes: Sequence[int]):
     order = [one_axis("permute_dims", k, a.ndim_) for k in axes]
     if len(order) != a.ndim_ or len(set(order)) != a.ndim_:
         raise ValueError(f"[permute_dims] expected each of {a.ndim_} axes once, got {axes}")
-    return permuted(a, order)
+    return permute(a, order)
 
 
 cpdef Array matrix_transpose(x: TensorLike):
@@ -224,7 +224,7 @@ cpdef Array matrix_transpose(x: TensorLike):
     cdef Array a = operand("matrix_transpose", x)
     if a.ndim_ < 2:
         raise ValueError(f"[matrix_transpose] expected two axes or more, got shape {shape_of(a)}")
-    return permuted(a, [*range(a.ndim_ - 2), a.ndim_ - 1, a.ndim_ - 2])
+    return permute(a, [*range(a.ndim_ - 2), a.ndim_ - 1, a.ndim_ - 2])
 
 
 cpdef Array moveaxis(x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]):
@@ -246,7 +246,7 @@ cpdef Array moveaxis(x: TensorLike, source: int | Sequence[int], destination: in
     order = [k for k in range(a.ndim_) if k not in sources]
     for place, k in sorted(zip(places, sources)):
         order.insert(place, k)
-    return permuted(a, order)
+    return permute(a, order)
 
 
 cpdef Array swapaxes(x: TensorLike, axis1: int, axis2: int):
@@ -263,7 +263,7 @@ cpdef Array swapaxes(x: TensorLike, axis1: int, axis2: int):
     cdef int first = one_axis("swapaxes", axis1, a.ndim_), second = one_axis("swapaxes", axis2, a.ndim_)
     order = list(range(a.ndim_))
     order[first], order[second] = second, first
-    return permuted(a, order)
+    return permute(a, order)
 
 
 cpdef Array expand_dims(x: TensorLike, axis: int | Sequence[int] | None):
@@ -281,7 +281,7 @@ cpdef Array expand_dims(x: TensorLike, axis: int | Sequence[int] | None):
     shape = list(shape_of(a))
     for k in places:
         shape.insert(k, 1)
-    return reindexed(a, shape)
+    return reindex(a, shape)
 
 
 cpdef Array squeeze(x: TensorLike, axis: int | Sequence[int] | None = None):
@@ -304,10 +304,10 @@ cpdef Array squeeze(x: TensorLike, axis: int | Sequence[int] | None = None):
     for k in drop:
         if a.extent[<int>k] != 1:
             raise ValueError(f"[squeeze] expected length 1 on axis {k}, got shape {shape_of(a)}")
-    return reindexed(a, [a.extent[<int>k] for k in range(a.ndim_) if k not in drop])
+    return reindex(a, [a.extent[<int>k] for k in range(a.ndim_) if k not in drop])
 
 
-cdef Array reindexed(Array x, list shape):
+cdef Array reindex(Array x, list shape):
     """x with axes of length one added or dropped: always a view."""
     cdef int64_t[MAX_NDIM] extent, step
     cdef int ndim = parse_shape(shape, extent), i, k = 0
@@ -333,7 +333,7 @@ cdef int broadcast_backward(Node node, Array g) except -1:
     return node.send(0, sum_to(g, <tuple>node.extra))
 
 
-cdef Array broadcasted(Array x, int ndim, const int64_t* extent):
+cdef Array broadcast(Array x, int ndim, const int64_t* extent):
     """x repeated to a shape, as a view with strides of zero; the caller has checked that the shapes agree."""
     cdef int64_t[MAX_NDIM] step
     cdef int i, lead = ndim - x.ndim_
@@ -355,7 +355,7 @@ cdef Array broadcast_shape(Array x, tuple shape):
         fits = fits and extent[i] >= 0 and (i < lead or x.extent[i - lead] == extent[i] or x.extent[i - lead] == 1)
     if not fits:
         raise ValueError(f"[broadcast_to] a shape of {shape_of(x)} does not broadcast to {shape}")
-    return broadcasted(x, ndim, extent)
+    return broadcast(x, ndim, extent)
 
 
 cpdef Array broadcast_to(x: TensorLike, shape: int | Sequence[int]):
@@ -379,25 +379,26 @@ cpdef Array broadcast_to(x: TensorLike, shape: int | Sequence[int]):
 
 # ── sums ──────────────────────────────────────────────────────────────────────────────────────────
 
+cdef int64_t elements(Array x, int first, int last):
+    """The number of elements in the axes from `first` up to, but not including, `last`."""
+    cdef int64_t n = 1
+    cdef int i
+    for i in range(first, last):
+        n *= x.extent[i]
+    return n
+
+
 cdef tuple reduction(Array x, list axes):
     """(dense x, outer, n, inner): x laid out so that the axes to reduce are one middle axis."""
-    cdef int64_t outer = 1, n = 1, inner = 1
-    cdef int first, last, i
+    cdef int first, last
     if axes and <int>axes[-1] - <int>axes[0] + 1 != len(axes):     # not adjacent: move them to the end
-        x = permuted_raw(x, [k for k in range(x.ndim_) if k not in axes] + axes)
+        x = permute_raw(x, [k for k in range(x.ndim_) if k not in axes] + axes)
         axes = list(range(x.ndim_ - len(axes), x.ndim_))
-    first, last = (axes[0], axes[-1]) if axes else (x.ndim_, x.ndim_)
-    for i in range(x.ndim_):
-        if i < first:
-            outer *= x.extent[i]
-        elif i <= last:
-            n *= x.extent[i]
-        else:
-            inner *= x.extent[i]
-    return dense(x), outer, n, inner
+    first, last = (axes[0], axes[-1] + 1) if axes else (x.ndim_, x.ndim_)
+    return dense(x), elements(x, 0, first), elements(x, first, last), elements(x, last, x.ndim_)
 
 
-cdef Array permuted_raw(Array x, list order):
+cdef Array permute_raw(Array x, list order):
     cdef int64_t[MAX_NDIM] extent, step
     cdef int i
     for i in range(x.ndim_):
@@ -406,7 +407,7 @@ cdef Array permuted_raw(Array x, list order):
     return view(x, x.ndim_, extent, step, x.data)
 
 
-cdef Array reduced(Array x, list axes, bint keepdims, int code):
+cdef Array empty_reduced(Array x, list axes, bint keepdims, int code):
     """An array for the result of reducing x over axes, not initialized."""
     cdef int64_t[MAX_NDIM] extent
     cdef int i, n = 0
@@ -420,6 +421,14 @@ cdef Array reduced(Array x, list axes, bint keepdims, int code):
     return empty(code, n, extent, x.buffer.device)
 
 
+cdef Array reduce_axes(int op, Array x, list axes, bint keepdims, int code):
+    """x reduced over axes by a kernel; not recorded."""
+    cdef Array out = empty_reduced(x, axes, keepdims, code), plain
+    plain, outer, n, inner = reduction(x, axes)
+    backend(x).reduce(op, outer, n, inner, plain, out)
+    return out
+
+
 cdef Op sum_op = operation("sum", sum_backward, "y = Σ x over axes", "dx = g, repeated over these axes")
 
 
@@ -428,12 +437,9 @@ cdef int sum_backward(Node node, Array g) except -1:
     return node.send(0, broadcast_shape(reshape_to(g, kept), shape))
 
 
-cdef Array summed(Array x, list axes, bint keepdims):
+cdef Array sum_axes(Array x, list axes, bint keepdims):
     cdef Call _call = begin(sum_op)
-    cdef Array plain
-    cdef Array out = reduced(x, axes, keepdims, x.code)
-    plain, outer, n, inner = reduction(x, axes)
-    backend(x).reduce(SUM, outer, n, inner, plain, out)
+    cdef Array out = reduce_axes(SUM, x, axes, keepdims, x.code)
     if recording() and x.needs_grad:
         track(sum_op, out, x, None, None,
               (shape_of(x), tuple([1 if i in axes else x.extent[<int>i] for i in range(x.ndim_)])))
@@ -446,7 +452,7 @@ cdef Array sum_to(Array g, tuple shape):
     axes = [i for i in range(g.ndim_) if i < lead or (shape[i - lead] == 1 and g.extent[i] != 1)]
     if not axes:
         return g
-    return reshape_to(summed(g, axes, False), shape)
+    return reshape_to(sum_axes(g, axes, False), shape)
 
 
 cdef Array summand(str op, object x, object dtype):
@@ -489,4 +495,4 @@ def sum(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims
     cdef Call _call = begin(sum_op)
     axis = plain_axis("sum", axis)
     cdef Array a = summand("sum", x, dtype)
-    return summed(a, many_axes("sum", axis, a.ndim_), keepdims)
+    return sum_axes(a, many_axes("sum", axis, a.ndim_), keepdims)

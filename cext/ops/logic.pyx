@@ -8,9 +8,9 @@ from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.ops.arguments cimport number, operand, plain_scalar, refuse_bool, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport (
-    add, apply_binary, apply_unary, broadcast_pair, matched, multiply, subtract,
+    add, apply_binary, apply_unary, broadcast_pair, match_operands, multiply, subtract,
 )
-from minigrad.engine.ops.layout cimport broadcasted, cast
+from minigrad.engine.ops.layout cimport broadcast, cast
 from minigrad.engine.node cimport Node, Op, operation
 from minigrad.engine.tape cimport track
 
@@ -22,7 +22,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg":
 
 cdef Array compare(str name, int op, object x, object y):
     cdef Call _call = begin(name)
-    a, b = matched(name, x, y)
+    a, b = match_operands(name, x, y)
     return apply_binary(op, <Array>a, <Array>b, BOOL)
 
 
@@ -94,7 +94,7 @@ cpdef Array greater_equal(x: TensorLike, y: TensorLike):
 
 cdef Array bitwise(str name, int op, object x, object y):
     cdef Call _call = begin(name)
-    a, b = matched(name, x, y)
+    a, b = match_operands(name, x, y)
     if is_float((<Array>a).code):
         raise TypeError(f"[{name}] expected integers or bool, got {a.dtype}")
     if op == LEFT_SHIFT or op == RIGHT_SHIFT:
@@ -186,7 +186,7 @@ cpdef Array logical_not(x: TensorLike):
 
 cdef Array logical(str name, int op, object x, object y):
     cdef Call _call = begin(name)
-    a, b = matched(name, x, y)
+    a, b = match_operands(name, x, y)
     return apply_binary(op, cast(<Array>a, BOOL), cast(<Array>b, BOOL), BOOL)
 
 
@@ -259,13 +259,13 @@ cpdef Array where(condition: TensorLike, x: TensorLike, y: TensorLike):
     if not isinstance(first, Array) and not isinstance(second, Array):
         code = default_float if type(first) is float or type(second) is float else weak_code(first, BOOL)
         first = scalar(first, code, c.buffer.device, "where")
-    first, second = matched("where", first, second)
+    first, second = match_operands("where", first, second)
     a, b = <Array>first, <Array>second
     check_same_device("where", c, a)
     if not same_shape(a, c):
         first, third = broadcast_pair("where", a, c)
         a, c = <Array>first, <Array>third
-        b = broadcasted(b, a.ndim_, a.extent)
+        b = broadcast(b, a.ndim_, a.extent)
     cdef Array out = empty_as(a, a.code)
     backend(a).where(c, a, b, out)
     track(where_op, out, a, b, c)
@@ -287,7 +287,7 @@ cdef int clip_backward(Node node, Array g) except -1:
 def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
     """x limited to [min, max]; None sets no limit, and NaN is the result where x or a limit is NaN.
 
-    The gradient is 0 beyond the limits and 1 on them; that of a limit is 1 where it is the result.
+    The gradient is 0 beyond the limits and 1 on them; a limit's own gradient is 1 where it is the result.
 
     Examples
     --------
@@ -349,7 +349,7 @@ cdef int extremum_backward(Node node, Array g) except -1:
 
 cdef Array extremum(Op op, int kernel, object x, object y):
     cdef Call _call = begin(op)
-    a, b = matched(op.name, x, y)
+    a, b = match_operands(op.name, x, y)
     cdef Array out = apply_binary(kernel, <Array>a, <Array>b, (<Array>a).code)
     track(op, out, <Array>a, <Array>b, None, kernel == MAXIMUM)
     return out

@@ -7,9 +7,9 @@ from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, INT64, is_float, itemsize
 from minigrad.engine.ops.arguments cimport float_operand, layer_bias, operand, optional
 from minigrad.engine.ops.layout cimport (
-    broadcast_shape, cast, dense, expand_dims, matrix_transpose, permuted_raw, reshape_to, squeeze, summed,
+    broadcast_shape, cast, dense, elements, expand_dims, matrix_transpose, permute_raw, reshape_to, squeeze, sum_axes,
 )
-from minigrad.engine.ops.slices cimport sliced
+from minigrad.engine.ops.slices cimport take_window
 from minigrad.engine.node cimport Node, Op, operation, recording
 from minigrad.engine.tape cimport track
 
@@ -28,10 +28,10 @@ cdef bint readable(Array x):
     return (columns == size and rows >= n * size and rows > 0) or (rows == size and columns >= m * size and columns > 0)
 
 
-cdef Array transposed(Array x):
+cdef Array exchange_last_axes(Array x):
     """The view of x with its last two axes exchanged; not recorded."""
     cdef list order = list(range(x.ndim_ - 2)) + [x.ndim_ - 1, x.ndim_ - 2]
-    return permuted_raw(x, order)
+    return permute_raw(x, order)
 
 
 cdef Array product(Array a, Array b, Array bias):
@@ -63,8 +63,8 @@ cdef int product_backward(Node node, Array g) except -1:
             node.send(1, product_of(matrix_transpose(a), g))
         return 0
     if node.needs(0):
-        send_product(node, 0, g, transposed(b))
-    return send_product(node, 1, transposed(a), g) if node.needs(1) else 0
+        send_product(node, 0, g, exchange_last_axes(b))
+    return send_product(node, 1, exchange_last_axes(a), g) if node.needs(1) else 0
 
 
 cdef int send_product(Node node, int i, Array a, Array b) except -1:
@@ -124,21 +124,12 @@ cpdef Array matmul(x: TensorLike, y: TensorLike):
     if b.ndim_ == 1:
         return squeeze(matmul(a, expand_dims(b, 1)), -1)
     if b.ndim_ == 2:        # one matrix for all batches: one product
-        rows = reshape_to(a, (length(a), a.extent[a.ndim_ - 1]))
+        rows = reshape_to(a, (elements(a, 0, a.ndim_ - 1), a.extent[a.ndim_ - 1]))
         return reshape_to(product_of(rows, b), shape_of(a)[:-1] + (b.extent[1],))
     batch = batch_shape(a, b)
     a, b = in_batches(a, batch), in_batches(b, batch)
     out = product_of(a, b)
     return reshape_to(out, batch + (out.extent[1], out.extent[2]))
-
-
-cdef int64_t length(Array a):
-    """The number of rows: of elements of all axes but the last."""
-    cdef int64_t n = 1
-    cdef int i
-    for i in range(a.ndim_ - 1):
-        n *= a.extent[i]
-    return n
 
 
 cdef tuple batch_shape(Array a, Array b):
@@ -166,7 +157,7 @@ cdef Array terms_of(Array x, int64_t first, int64_t last):
     """x[..., first:last, :]."""
     cdef list spec = [(0, 1, x.extent[k], True) for k in range(x.ndim_)]
     spec[x.ndim_ - 2] = first, 1, last - first, True
-    return sliced(x, spec)
+    return take_window(x, spec)
 
 
 cdef Array integer_product(Array a, Array b):
@@ -185,7 +176,7 @@ cdef Array integer_product(Array a, Array b):
     for first in range(0, max(inner, 1), block):
         last = min(first + block, inner)
         terms = multiply(terms_of(left, first, last), terms_of(right, first, last))
-        terms = summed(terms, [terms.ndim_ - 2], False)
+        terms = sum_axes(terms, [terms.ndim_ - 2], False)
         total = terms if total is None else add(total, terms)
     return cast(total, code)
 
@@ -197,17 +188,18 @@ cdef Op linear_op = operation("linear", linear_backward, "Y = X Wᵀ + b", "dX =
 cdef int linear_backward(Node node, Array g) except -1:
     cdef Array x = node.value(0), weight = node.value(1), rows
     if node.needs(2):
-        node.send(2, summed(g, list(range(g.ndim_ - 1)), False))
+        node.send(2, sum_axes(g, list(range(g.ndim_ - 1)), False))
     if recording():
         if node.needs(1):
-            rows = reshape_to(g, (length(g), g.extent[g.ndim_ - 1]))
-            node.send(1, product_of(matrix_transpose(rows), reshape_to(x, (length(x), x.extent[x.ndim_ - 1]))))
+            count = elements(g, 0, g.ndim_ - 1)
+            rows = reshape_to(g, (count, g.extent[g.ndim_ - 1]))
+            node.send(1, product_of(matrix_transpose(rows), reshape_to(x, (count, x.extent[x.ndim_ - 1]))))
         if node.needs(0):
             node.send(0, matmul(g, weight))
         return 0
     rows = as_rows(dense(g))
     if node.needs(1):
-        send_product(node, 1, transposed(rows), as_rows(dense(x)))
+        send_product(node, 1, exchange_last_axes(rows), as_rows(dense(x)))
     if node.needs(0):
         node.give(0, with_shape(product(rows, weight, None), g))
     return 0
@@ -218,7 +210,7 @@ cdef Array as_rows(Array x):
     cdef int64_t[2] extent, step
     if x.ndim_ == 2:
         return x
-    extent[0], extent[1] = length(x), x.extent[x.ndim_ - 1]
+    extent[0], extent[1] = elements(x, 0, x.ndim_ - 1), x.extent[x.ndim_ - 1]
     step[0], step[1] = extent[1] * itemsize(x.code), itemsize(x.code)
     return view(x, 2, extent, step, x.data)
 
@@ -270,6 +262,6 @@ cpdef Array linear(x: TensorLike, weight: Tensor, bias: Tensor | None = None):
                          f"{shape_of(w)}")
     b = layer_bias("linear", b, a, w)
     rows = as_rows(dense(a))
-    cdef Array out = with_shape(product(rows, transposed(w), None if b is None else dense(b)), a)
+    cdef Array out = with_shape(product(rows, exchange_last_axes(w), None if b is None else dense(b)), a)
     track(linear_op, out, a, w, b)
     return out

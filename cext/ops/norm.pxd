@@ -1,14 +1,11 @@
-from libc.stdint cimport int64_t
-
 from minigrad.engine.array cimport Array
 from minigrad.engine.node cimport Node
 
 cdef Array standard(Array x, list axes, Array near, double n, double eps)
-cdef Array scaled(Array y, Array weight, Array bias)
+cdef Array scale_and_shift(Array y, Array weight, Array bias)
 cdef Array parameter(str op, str name, object given, Array x, int first, int last)
 cdef Array plain(Array x)
 cdef Array gradient_for(Node node, int i, Array x, int first, int last)
 cdef int send_all(Node node, tuple gradients) except -1
 cdef list all_but_channels(Array x)
 cdef int differentiate(Node node, object composition, list inputs, Array g, list shared) except -1
-cdef int64_t elements(Array x, int first, int last)

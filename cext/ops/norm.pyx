@@ -12,22 +12,13 @@ from minigrad.engine.dtype cimport FLOAT32, FLOAT64
 from minigrad.engine.ops.arguments cimport float_operand, integer, number, operand, optional
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.functions cimport rsqrt, square
-from minigrad.engine.ops.layout cimport cast, dense, reshape_to, summed
+from minigrad.engine.ops.layout cimport cast, dense, elements, reshape_to, sum_axes
 from minigrad.engine.node cimport Node, Op, operation, recording
 from minigrad.engine.tape cimport track
 
 
 NORMALIZED = "μ = Σ x / n\nσ² = Σ (x − μ)² / n\nr = 1 / √(σ² + ε)\nx̂ = (x − μ) r\ny = γ x̂ + β"
 DX = "dx = r (γ g − mean(γ g) − x̂ mean(γ g x̂))\n"
-
-
-cdef int64_t elements(Array x, int first, int last):
-    """The number of elements in the axes from `first` up to, but not including, `last`."""
-    cdef int64_t n = 1
-    cdef int i
-    for i in range(first, last):
-        n *= x.extent[i]
-    return n
 
 
 cdef Array standard(Array x, list axes, Array near, double n, double eps):
@@ -39,11 +30,11 @@ cdef Array standard(Array x, list axes, Array near, double n, double eps):
     cdef Array d = x
     if near is not None:
         d = subtract(x, near)
-        d = subtract(d, multiply(summed(d, axes, True), 1.0 / n))
-    return multiply(d, rsqrt(add(multiply(summed(square(d), axes, True), 1.0 / n), eps)))
+        d = subtract(d, multiply(sum_axes(d, axes, True), 1.0 / n))
+    return multiply(d, rsqrt(add(multiply(sum_axes(square(d), axes, True), 1.0 / n), eps)))
 
 
-cdef Array scaled(Array y, Array weight, Array bias):
+cdef Array scale_and_shift(Array y, Array weight, Array bias):
     """y * weight + bias; either may be None."""
     if weight is not None:
         y = multiply(y, weight)
@@ -91,7 +82,7 @@ cdef int differentiate(Node node, object composition, list inputs, Array g, list
     over the axes that share it. No derivative reads the bias, whose value may change before the backward pass."""
     cdef int bias = len(inputs)
     if node.needs(bias):
-        node.send(bias, summed(g, shared, False))
+        node.send(bias, sum_axes(g, shared, False))
     if any([node.needs(i) for i in range(bias)]):
         return composed_backward(node, composition, inputs, g)
     return 0
@@ -136,8 +127,8 @@ def normalized_axes(str op, Array x: Tensor, normalized_shape: int | Sequence[in
 # x.shape[:first] + (groups,).
 
 
-cdef Array normalized(Op op, Array x, int first, int last, int64_t groups, bint centered, object weight, object bias,
-                      object eps):
+cdef Array normalize_rows(Op op, Array x, int first, int last, int64_t groups, bint centered, object weight,
+                          object bias, object eps):
     """Normalize the rows of x, and record it as `op`."""
     cdef Array gamma = parameter(op.name, "weight", weight, x, first, last)
     cdef Array beta = parameter(op.name, "bias", bias, x, first, last)
@@ -173,7 +164,7 @@ cdef object composition(Array mean, Array rstd, int last, object eps):
             y = reshape_to(y, shape)
         if weight is not None and last < x.ndim_:
             weight = reshape_to(weight, shape[first:last] + (1,) * (x.ndim_ - last))
-        return scaled(y, weight, None)
+        return scale_and_shift(y, weight, None)
     return run
 
 
@@ -208,7 +199,7 @@ def layer_norm(x: TensorLike, normalized_shape: int | Sequence[int], weight: Ten
     ----------
     x : Tensor, shape (..., *normalized_shape)
         float32 or float64. Squares of deviations are summed in this dtype: if they overflow (from 1e17 on in float32,
-        1e150 in float64), the row becomes `bias`, and all gradients but that of `bias` are 0. If the deviations
+        1e150 in float64), the row becomes `bias`, and all gradients but the one of `bias` are 0. If the deviations
         themselves overflow, near the largest numbers, it may become NaN.
     normalized_shape : int or tuple of int
         The trailing shape over which statistics are taken.
@@ -237,7 +228,7 @@ def layer_norm(x: TensorLike, normalized_shape: int | Sequence[int], weight: Ten
     eps, shape = number("layer_norm", "eps", eps, 0), plain_shape("layer_norm", normalized_shape)
     cdef Array a = float_operand("layer_norm", x)
     cdef int first = first_axis("layer_norm", a, shape)
-    return normalized(layer_norm_op, a, first, a.ndim_, 1, True, weight, bias, eps)
+    return normalize_rows(layer_norm_op, a, first, a.ndim_, 1, True, weight, bias, eps)
 
 
 cdef Op rms_norm_op = operation("rms_norm", normalize_backward,
@@ -290,7 +281,7 @@ def rms_norm(x: TensorLike, normalized_shape: int | Sequence[int], weight: Tenso
     cdef int first = first_axis("rms_norm", a, shape)
     if eps is None:
         eps = 2.0**-23 if a.code == FLOAT32 else 2.0**-52
-    return normalized(rms_norm_op, a, first, a.ndim_, 1, False, weight, None, eps)
+    return normalize_rows(rms_norm_op, a, first, a.ndim_, 1, False, weight, None, eps)
 
 
 CHANNELS = DX + "dγ, dβ = Σ g x̂, Σ g over each channel's elements"
@@ -345,7 +336,7 @@ def group_norm(x: TensorLike, num_groups: int, weight: Tensor | None = None, bia
     if groups < 1 or a.extent[1] % groups:
         raise ValueError(f"[group_norm] expected a number of groups that divides the {a.extent[1]} channels, "
                          f"got {groups}")
-    return normalized(group_norm_op, a, 1, 2, groups, True, weight, bias, eps)
+    return normalize_rows(group_norm_op, a, 1, 2, groups, True, weight, bias, eps)
 
 
 def instance_norm(x: TensorLike, *, weight: Tensor | None = None, bias: Tensor | None = None,
@@ -390,4 +381,4 @@ def instance_norm(x: TensorLike, *, weight: Tensor | None = None, bias: Tensor |
         raise ValueError(f"[instance_norm] expected x of shape (N, C, ...) with three axes or more, got {shape_of(a)}")
     if elements(a, 2, a.ndim_) == 1:
         raise ValueError(f"[instance_norm] expected more than one value per channel, got shape {shape_of(a)}")
-    return normalized(instance_norm_op, a, 1, 2, max(a.extent[1], 1), True, weight, bias, eps)
+    return normalize_rows(instance_norm_op, a, 1, 2, max(a.extent[1], 1), True, weight, bias, eps)

@@ -8,7 +8,7 @@ from minigrad.engine.calls cimport Call, begin, is_recorded
 from minigrad.engine.cuda cimport PER_THREAD, current_stream
 from minigrad.engine.dtype cimport INT64
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, pair
-from minigrad.engine.ops.gather cimport taken_along
+from minigrad.engine.ops.gather cimport take_along
 from minigrad.engine.ops.layout cimport dense, reshape_to
 from minigrad.engine.node cimport Node, Op, operation, recording
 from minigrad.engine.tape cimport track
@@ -54,7 +54,7 @@ cdef Array max_pool_composition(Array x, Array index):
     cdef int64_t plane = x.extent[x.ndim_ - 2] * x.extent[x.ndim_ - 1]
     cdef int64_t count = index.extent[index.ndim_ - 2] * index.extent[index.ndim_ - 1]
     cdef int64_t planes = index.count // count
-    cdef Array y = taken_along(reshape_to(x, (planes, plane)), reshape_to(index, (planes, count)), 1)
+    cdef Array y = take_along(reshape_to(x, (planes, plane)), reshape_to(index, (planes, count)), 1)
     return reshape_to(y, shape_of(index))
 
 
@@ -165,7 +165,7 @@ cdef int averaged_backward(Node node, Array g) except -1:
     return node.send(0, spread(g, rows, columns, divisor, shape[-2], shape[-1]))
 
 
-cdef Array averaged(Array x, Array rows, Array columns, double divisor):
+cdef Array average(Array x, Array rows, Array columns, double divisor):
     cdef Call _call = begin(avg_pool2d_op)
     cdef Array out = pooled(x, rows.extent[0], columns.extent[0], x.code)
     if out.count:
@@ -181,7 +181,7 @@ cdef Op avg_pool2d_backward_op = operation("avg_pool2d_backward", spread_backwar
 
 cdef int spread_backward(Node node, Array g) except -1:
     rows, columns, divisor = node.extra
-    return node.send(0, averaged(g, rows, columns, divisor))
+    return node.send(0, average(g, rows, columns, divisor))
 
 
 cdef Array spread(Array g, Array rows, Array columns, double divisor, int64_t height, int64_t width):
@@ -192,7 +192,7 @@ cdef Array spread(Array g, Array rows, Array columns, double divisor, int64_t he
     return out
 
 
-# What `on_device` sent to GPUs: sending it again in every step would wait for the GPU in every step.
+# The tables that `on_device` has sent to GPUs: to send one again would wait for the GPU in every step.
 cdef dict sent = {}
 cdef int SENT = 64
 
@@ -256,12 +256,8 @@ cpdef Array avg_pool2d(x: TensorLike, kernel_size: int | tuple[int, int], stride
     ----------
     x : Tensor, shape (N, C, H, W) or (C, H, W)
         float32 or float64; sums are float64.
-    kernel_size : int or pair of int
-        Rows and columns of a window.
-    stride : int or pair of int, optional
-        The distance between windows; by default `kernel_size`.
-    padding : int or pair of int
-        How far windows reach past the borders, at most half a window.
+    kernel_size, stride, padding
+        As in `max_pool2d`.
     ceil_mode : bool
         Whether an incomplete last window counts; its part beyond the padding never counts in m.
     count_include_pad : bool
@@ -302,7 +298,7 @@ cpdef Array avg_pool2d(x: TensorLike, kernel_size: int | tuple[int, int], stride
         length = a.extent[a.ndim_ - 2 + i]
         n = windows("avg_pool2d", length, kernel[i], step[i], pad[i], 1, ceil_mode)
         found.append(moving(n, length, kernel[i], step[i], pad[i], count_include_pad, a.buffer.device))
-    return averaged(a, found[0], found[1], 0 if divisor_override is None else divisor_override)
+    return average(a, found[0], found[1], 0 if divisor_override is None else divisor_override)
 
 
 cpdef Array adaptive_avg_pool2d(x: TensorLike,
@@ -345,4 +341,4 @@ cpdef Array adaptive_avg_pool2d(x: TensorLike,
         length = a.extent[a.ndim_ - 2 + i]
         n = length if given[i] is None else sizes[i]
         found.append(even(n, length, a.buffer.device))
-    return averaged(a, found[0], found[1], 0)
+    return average(a, found[0], found[1], 0)

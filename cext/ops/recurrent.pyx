@@ -12,7 +12,7 @@ from minigrad.engine.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.inspection cimport history_of
 from minigrad.engine.ops.arguments cimport float_operand, integer, number, operand, optional
 from minigrad.engine.ops.layout cimport (
-    cast, copied, dense, expand_dims, matrix_transpose, permuted_raw, reshaped, summed,
+    cast, copy_array, dense, expand_dims, matrix_transpose, permute_raw, reshape_array, sum_axes,
 )
 from minigrad.engine.ops.slices cimport zeros
 from minigrad.engine.ops.logic cimport where
@@ -39,9 +39,9 @@ GATES: dict[str, int] = {"rnn": 1, "lstm": 4, "gru": 3}
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
 cdef class Cell:
-    """What a layer computes: the kind and variant of cell."""
+    """The kind and variant of the cell that a layer computes."""
     cdef readonly str kind, op      # "rnn_tanh", "rnn_relu", "lstm" or "gru", and the operation: "rnn", "lstm" or "gru"
-    # What is normalized: "state" (what the state contributes), "sum", or None; then the numbers of columns that are
+    # A norm of "state" (what the state contributes), of the "sum", or None; then the numbers of columns that are
     # normalized together, one group after the other.
     cdef readonly str norm          # -> str | None
     cdef readonly tuple sizes       # -> tuple[int, ...]
@@ -49,9 +49,9 @@ cdef class Cell:
     cdef readonly bint carry_norm   # LSTM: whether it is also carried to the next step normalized
     cdef readonly bint centered     # whether the norms subtract the mean: layer normalization, otherwise RMSNorm
     cdef readonly bint swap         # GRU: whether the update gate weighs the new state instead of the old one
-    cdef readonly double slope      # of the hard sigmoid clip(slope x + 1/2, 0, 1); 0: the logistic function
-    cdef readonly double eps        # of the norm of the state's contribution or of the sum
-    cdef readonly double eps_c      # of the norm of the cell state
+    cdef readonly double slope      # the hard sigmoid is clip(slope x + 1/2, 0, 1), the logistic function has 0
+    cdef readonly double eps        # the ε in the norm of the state's contribution or of the sum
+    cdef readonly double eps_c      # the ε in the norm of the cell state
 
     def __cinit__(self, kind: str, norm: str | None = None, sizes: tuple[int, ...] = (), norm_cell: bool = False,
                   carry_norm: bool = False, swap: bool = False, slope: float = 0.0, eps: float = 1e-5,
@@ -113,7 +113,8 @@ cdef class Lengths:
             raise ValueError(f"[{op}] expected {batch} lengths, got {a.dtype} of shape {a.shape}")
         if batch and (is_float(a.code) or a.code == BOOL):
             raise TypeError(f"[{op}] expected lengths of int32 or int64, got {a.dtype}")
-        self.values = copied(alias(cast(a, INT64)))     # before the check: the caller may change its own at any time
+        # A copy is checked, as the caller may change the lengths at any time.
+        self.values = copy_array(alias(cast(a, INT64)))
         self.shortest = repeat(_check_lengths, (op, self.values, steps)) if batch else 0
         if is_recorded():
             self.shortest = 0       # another run may have such a sample
@@ -257,7 +258,7 @@ cdef Array flat(Array x):
     """The contiguous x[T, N, K] as a matrix of T N rows."""
     cdef int64_t[2] extent
     extent[0], extent[1] = x.extent[0] * x.extent[1], x.extent[2]
-    return reshaped(x, 2, extent)
+    return reshape_array(x, 2, extent)
 
 
 # These are the equations of cells without a norm. `minigrad.viz` writes the options of a given cell into them.
@@ -320,7 +321,7 @@ cdef int backward(Node node, Array g) except -1:
     for i, name in ((1, "dh"), (2, "dc")):
         if i < node.outputs:
             given = node.gradient(i)
-            arrays[name] = zeros(shape_of(h), h.code, h.buffer.device) if given is None else copied(given)
+            arrays[name] = zeros(shape_of(h), h.code, h.buffer.device) if given is None else copy_array(given)
     arrays["dx"] = arrays["dz"] = empty(h.code, 3, extent, h.buffer.device)
     if cell.kind == "gru" or cell.norm == "state":
         arrays["dz"] = like(<Array>arrays["dx"])
@@ -333,9 +334,9 @@ cdef int backward(Node node, Array g) except -1:
         if node.needs(i):
             node.give(i, <Array>arrays[name])
     if node.needs(3):
-        node.give(3, product(permuted_raw(dz, [1, 0]), flat(steps_of(<Array>arrays["h"], 0)), None))
+        node.give(3, product(permute_raw(dz, [1, 0]), flat(steps_of(<Array>arrays["h"], 0)), None))
     if node.needs(4):
-        node.give(4, summed(dz, [0], False))
+        node.give(4, sum_axes(dz, [0], False))
     for i, name in enumerate(PARAMETERS[2:], 5):
         if node.needs(i):
             node.give(i, <Array>arrays["d" + name])
@@ -363,7 +364,7 @@ cdef Array like(Array x):
 
 
 cdef tuple PARAMETERS = ("w", "bias", "gamma", "beta", "gamma_c", "beta_c")
-# What the forward pass keeps for the backward pass
+# The arrays that the forward pass keeps for the backward pass.
 cdef tuple ARRAYS = ("h", "c", "z", "act", "stats", "stats_c", "raw_c")
 
 
@@ -443,7 +444,7 @@ def recurrent(Cell cell, x: TensorLike, h: TensorLike, c: TensorLike | None, wei
             first = before_all(<Array>arrays[name])
             backend(a).copy(<Array>start, first)
             # a sample without steps ends where it began
-            arrays[name + "_last"] = like(first) if mask is None else copied(first)
+            arrays[name + "_last"] = like(first) if mask is None else copy_array(first)
     arrays.update(zip(PARAMETERS, [None if p is None else dense(<Array>p) for p in inputs[3:]]))
     extent[0] = T if wanted and (cell.norm is not None or gates > 1) else 1
     extent[2] = columns

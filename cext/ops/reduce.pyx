@@ -11,9 +11,10 @@ from minigrad.engine.ops.arguments cimport float_operand, many_axes, number, one
 from minigrad.engine.ops.arithmetic cimport apply_unary, divide, multiply, subtract
 from minigrad.engine.ops.functions cimport exp, square
 from minigrad.engine.ops.layout cimport (
-    broadcast_shape, cast, copied, dense, permuted, permuted_raw, reduced, reduction, reshape_to, summand, summed,
+    broadcast_shape, cast, copy_array, dense, empty_reduced, permute, permute_raw, reduce_axes, reduction, reshape_to,
+    sum_axes, summand,
 )
-from minigrad.engine.ops.slices cimport flip, sliced, window, zeros
+from minigrad.engine.ops.slices cimport flip, take_window, window, zeros
 from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.node cimport Node, Op, operation, recording
 from minigrad.engine.tape cimport track
@@ -55,7 +56,7 @@ def mean(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdim
     cdef Array a = float_operand("mean", x)
     axes = many_axes("mean", axis, a.ndim_)
     cdef int64_t n = length(a, axes)
-    return multiply(summed(a, axes, keepdims), 1.0 / n if n else NAN)
+    return multiply(sum_axes(a, axes, keepdims), 1.0 / n if n else NAN)
 
 
 cdef double inverse(double divisor) noexcept:
@@ -64,8 +65,8 @@ cdef double inverse(double divisor) noexcept:
 
 
 cdef Array var_composition(Array x, list axes, double divisor, bint keepdims):
-    cdef Array center = multiply(summed(x, axes, True), 1.0 / length(x, axes))
-    return multiply(summed(square(subtract(x, center)), axes, keepdims), inverse(divisor))
+    cdef Array center = multiply(sum_axes(x, axes, True), 1.0 / length(x, axes))
+    return multiply(sum_axes(square(subtract(x, center)), axes, keepdims), inverse(divisor))
 
 
 cdef Op var_op = operation("var", var_backward, "y = Σ (x − μ)² / (n − c), with the mean μ of the n elements",
@@ -89,7 +90,7 @@ cdef Array variance(str name, object x, object axis, object correction, bint kee
     cdef Array a = float_operand(name, x), plain
     axes = many_axes(name, axis, a.ndim_)
     divisor = length(a, axes) - divisor
-    cdef Array center = reduced(a, axes, True, a.code), squares = reduced(a, axes, keepdims, a.code)
+    cdef Array center = empty_reduced(a, axes, True, a.code), squares = empty_reduced(a, axes, keepdims, a.code)
     plain, outer, n, inner = reduction(a, axes)
     backend(a).moments(outer, n, inner, plain, center, squares)
     cdef Array out = multiply(squares, inverse(divisor))
@@ -153,7 +154,7 @@ cdef tuple adjacent(Array x, list axes):
     if not axes or <int>axes[-1] - <int>axes[0] + 1 == len(axes):
         return x, axes, None
     order = [k for k in range(x.ndim_) if k not in axes] + axes
-    return permuted(x, order), list(range(x.ndim_ - len(axes), x.ndim_)), order
+    return permute(x, order), list(range(x.ndim_ - len(axes), x.ndim_)), order
 
 
 cdef Array prod_composition(Array x, list axes, tuple shape):
@@ -161,7 +162,7 @@ cdef Array prod_composition(Array x, list axes, tuple shape):
     x, axes, _ = adjacent(x, axes)
     _, outer, n, inner = reduction(x, axes)
     h = linear_scan(reshape_to(x, (outer, n, inner)), 0, 1, axis=1)
-    return reshape_to(sliced(h, [(0, 1, outer, True), (n - 1, 1, 1, True), (0, 1, inner, True)]), shape)
+    return reshape_to(take_window(h, [(0, 1, outer, True), (n - 1, 1, 1, True), (0, 1, inner, True)]), shape)
 
 
 cdef Array products_of_others(Array x, Array g, int64_t outer, int64_t n, int64_t inner):
@@ -188,13 +189,13 @@ cdef int prod_backward(Node node, Array g) except -1:
     axes, shape = node.extra, shape_of(g)
     cdef Array x = node.value(0), dx
     if x.count == 0:
-        return node.send(0, copied(x))
+        return node.send(0, copy_array(x))
     if recording():
         return composed_backward(node, lambda a: prod_composition(a, axes, shape), [x], g)
     x, axes, order = adjacent(x, axes)
     plain, outer, n, inner = reduction(x, axes)
     dx = reshape_to(products_of_others(plain, dense(g), outer, n, inner), shape_of(x))
-    return node.send(0, dx if order is None else permuted(dx, [order.index(k) for k in range(x.ndim_)]))
+    return node.send(0, dx if order is None else permute(dx, [order.index(k) for k in range(x.ndim_)]))
 
 
 def prod(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims=False,
@@ -217,11 +218,9 @@ def prod(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdim
     """
     cdef Call _call = begin(prod_op)
     axis = plain_axis("prod", axis)
-    cdef Array a = summand("prod", x, dtype), plain
+    cdef Array a = summand("prod", x, dtype)
     axes = many_axes("prod", axis, a.ndim_)
-    cdef Array out = reduced(a, axes, keepdims, a.code)
-    plain, outer, n, inner = reduction(a, axes)
-    backend(a).reduce(PROD, outer, n, inner, plain, out)
+    cdef Array out = reduce_axes(PROD, a, axes, keepdims, a.code)
     track(prod_op, out, a, None, None, axes)
     return out
 
@@ -237,21 +236,19 @@ cdef int extremum_backward(Node node, Array g) except -1:
     cdef Array x = node.value(0)
     kept, shape = kept_shape(x, axes), shape_of(x)
     cdef Array hit = cast(equal(x, spread(node.kept, kept, shape)), x.code)
-    cdef Array count = summed(hit, axes, True)
+    cdef Array count = sum_axes(hit, axes, True)
     return node.send(0, multiply(hit, broadcast_shape(divide(reshape_to(g, kept), count), shape)))
 
 
 cdef Array extremum(str name, int op, object x, object axis, bint keepdims):
     cdef Call _call = begin(max_op if op == MAX else min_op)
     axis = plain_axis(name, axis)
-    cdef Array a = operand(name, x), plain
+    cdef Array a = operand(name, x)
     axes = many_axes(name, axis, a.ndim_)
     if length(a, axes) == 0:
         raise ValueError(f"[{name}] expected at least one element along the axes {tuple(axes)}, "
                          f"got shape {shape_of(a)}")
-    cdef Array out = reduced(a, axes, keepdims, a.code)
-    plain, outer, n, inner = reduction(a, axes)
-    backend(a).reduce(op, outer, n, inner, plain, out)
+    cdef Array out = reduce_axes(op, a, axes, keepdims, a.code)
     track(max_op if op == MAX else min_op, out, a, None, None, axes)
     return out
 
@@ -281,14 +278,11 @@ def min(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims
 cdef Array position(str name, int op, object x, object axis, bint keepdims):
     cdef Call _call = begin(name)
     axis = plain_axis(name, axis)
-    cdef Array a = operand(name, x), plain
+    cdef Array a = operand(name, x)
     axes = many_axes(name, axis, a.ndim_) if axis is None else [one_axis(name, axis, a.ndim_)]
     if length(a, axes) == 0:
         raise ValueError(f"[{name}] expected at least one element along the axis, got shape {shape_of(a)}")
-    cdef Array out = reduced(a, axes, keepdims, INT64)
-    plain, outer, n, inner = reduction(a, axes)
-    backend(a).reduce(op, outer, n, inner, plain, out)
-    return out
+    return reduce_axes(op, a, axes, keepdims, INT64)
 
 
 def argmax(x: TensorLike, axis: int | None = None, *, bint keepdims=False) -> Tensor:
@@ -316,12 +310,9 @@ def argmin(x: TensorLike, axis: int | None = None, *, bint keepdims=False) -> Te
 cdef Array decide(str name, int op, object x, object axis, bint keepdims):
     cdef Call _call = begin(name)
     axis = plain_axis(name, axis)
-    cdef Array a = cast(operand(name, x), BOOL), plain
+    cdef Array a = cast(operand(name, x), BOOL)
     axes = many_axes(name, axis, a.ndim_)
-    cdef Array out = reduced(a, axes, keepdims, BOOL)
-    plain, outer, n, inner = reduction(a, axes)
-    backend(a).reduce(op, outer, n, inner, plain, out)
-    return out
+    return reduce_axes(op, a, axes, keepdims, BOOL)
 
 
 def any(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims=False) -> Tensor:
@@ -370,8 +361,8 @@ def logsumexp(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint ke
     axes = many_axes("logsumexp", axis, a.ndim_)
     rest = [k for k in range(a.ndim_) if k not in axes]
     cdef int64_t n = length(a, axes)
-    cdef Array out = reduced(a, axes, keepdims, a.code)
-    plain = dense(permuted_raw(a, rest + axes))
+    cdef Array out = empty_reduced(a, axes, keepdims, a.code)
+    plain = dense(permute_raw(a, rest + axes))
     backend(a).logsumexp(out.count, n, plain, out)
     track(logsumexp_op, out, a, None, None, axes)
     return out

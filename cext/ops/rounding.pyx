@@ -4,7 +4,7 @@ from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.ops.arguments cimport operand
 from minigrad.engine.ops.arithmetic cimport (
-    apply_binary, apply_unary, function_of_numbers, function_of_two, matched_floats, multiply,
+    apply_binary, apply_unary, function_of_numbers, function_of_two, match_floats, multiply,
 )
 from minigrad.engine.ops.layout cimport cast
 from minigrad.engine.node cimport Node, Op, operation
@@ -91,7 +91,7 @@ cpdef Array nextafter(x: TensorLike, y: TensorLike):
     tensor([1.0000001 , 0.99999994])
     """
     cdef Call _call = begin("nextafter")
-    a, b = matched_floats("nextafter", x, y)
+    a, b = match_floats("nextafter", x, y)
     return apply_binary(NEXTAFTER, <Array>a, <Array>b, (<Array>a).code)
 
 

@@ -5,10 +5,11 @@ from minigrad.engine.array cimport Array, check_same_device, empty_as, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.ops.arguments cimport is_scalar, one_axis, optional, plain_axis, plain_scalar, scalar
-from minigrad.engine.ops.arithmetic cimport matched_floats, multiply
-from minigrad.engine.ops.join cimport concatenated
-from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, expand_dims, reduction, summed
-from minigrad.engine.ops.slices cimport sliced, zeros
+from minigrad.engine.ops.arithmetic cimport match_floats, multiply
+from minigrad.engine.ops.join cimport join_along
+from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, expand_dims, reduction, sum_axes
+from minigrad.engine.ops.norm cimport send_all
+from minigrad.engine.ops.slices cimport take_window, zeros
 from minigrad.engine.node cimport Node, Op, operation, recording
 from minigrad.engine.tape cimport track
 
@@ -27,13 +28,13 @@ cdef int linear_scan_backward(Node node, Array g) except -1:
     initial = node.value(2) if node.needs(0) else None
     h = node.output() if node.needs(0) else None
     if recording():
-        d = linear_scan(moved(a, None, k, not reverse), g, None, k, not reverse)
+        d = linear_scan(shift(a, None, k, not reverse), g, None, k, not reverse)
         if node.needs(0):
-            node.send(0, multiply(d, moved(h, initial, k, reverse)))
+            node.send(0, multiply(d, shift(h, initial, k, reverse)))
         if node.needs(1):
             node.send(1, d)
         if node.needs(2):
-            node.send(2, summed(multiply(end(a, k, reverse), end(d, k, reverse)), [k], False))
+            node.send(2, sum_axes(multiply(end(a, k, reverse), end(d, k, reverse)), [k], False))
         return 0
     da, db = [empty_as(g, g.code) if node.needs(i) else None for i in range(2)]
     if node.needs(2):
@@ -42,15 +43,14 @@ cdef int linear_scan_backward(Node node, Array g) except -1:
     if g.count:
         backend(g).linear_scan_backward(outer, n, inner, reverse, dense(a), None if h is None else dense(h),
                                         None if initial is None else dense(initial), plain, da, db, first)
-    for i, found in enumerate((da, db, first)):
-        if found is not None:
-            node.send(i, <Array>found)
-    return 0
+    return send_all(node, (da, db, first))
 
 
 cdef Array part(Array x, int k, int64_t start, int64_t count):
     """The elements of x from start on along axis k."""
-    return sliced(x, [(start if i == k else 0, 1, count if i == k else x.extent[<int>i], True) for i in range(x.ndim_)])
+    spec = [(0, 1, x.extent[<int>i], True) for i in range(x.ndim_)]
+    spec[k] = (start, 1, count, True)
+    return take_window(x, spec)
 
 
 cdef Array end(Array x, int k, bint last):
@@ -58,14 +58,14 @@ cdef Array end(Array x, int k, bint last):
     return part(x, k, x.extent[k] - 1 if last else 0, 1) if x.extent[k] else part(x, k, 0, 0)
 
 
-cdef Array moved(Array x, Array entering, int k, bint back):
+cdef Array shift(Array x, Array entering, int k, bint back):
     """x moved by one place along axis k, forwards or back; the elements that enter are 0 if none are given."""
     cdef int64_t n = x.extent[k]
     if n == 0:
         return x
     entering = zeros(shape_of(end(x, k, False)), x.code, x.buffer.device) if entering is None \
         else expand_dims(entering, k)
-    return concatenated([part(x, k, 1, n - 1), entering] if back else [entering, part(x, k, 0, n - 1)], k)
+    return join_along([part(x, k, 1, n - 1), entering] if back else [entering, part(x, k, 0, n - 1)], k)
 
 
 def linear_scan(a: TensorLike, b: TensorLike, initial: TensorLike | None = None, axis: int = 0,
@@ -127,7 +127,7 @@ def linear_scan(a: TensorLike, b: TensorLike, initial: TensorLike | None = None,
     axis = plain_axis("linear_scan", axis)
     start = plain_scalar("linear_scan", initial) if is_scalar(initial) else optional("linear_scan", initial)
     cdef Array x, y, first = None, out, plain
-    x, y = matched_floats("linear_scan", a, b)
+    x, y = match_floats("linear_scan", a, b)
     if start is not None:
         first = <Array>start if isinstance(start, Array) else scalar(start, x.code, x.buffer.device, "linear_scan")
         check_same_device("linear_scan", x, first)

@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport MAX_NDIM, Array, alias, same_shape, shape_of, view
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport BOOL, itemsize
-from minigrad.engine.ops.layout cimport copied, sum_to
+from minigrad.engine.ops.layout cimport copy_array, sum_to
 from minigrad.engine.ops.slices cimport zeros
 from minigrad.engine.ops.logic cimport where
 from minigrad.engine.node cimport Node, Op, operation
@@ -37,7 +37,7 @@ cdef tuple reach(tuple place):
     return first + sum([r for r in reaches if r < 0]), first + sum([r for r in reaches if r > 0]) + 1
 
 
-cdef tuple moved(tuple place, int64_t by):
+cdef tuple move_place(tuple place, int64_t by):
     return place[0] + by, place[1], place[2]
 
 
@@ -63,7 +63,7 @@ cdef int look_backward(Node node, Array g) except -1:
 
 cdef Array look(Array memory, tuple place):
     """The elements of a memory at a place."""
-    cdef Array packed = memory if memory.packed else copied(memory)
+    cdef Array packed = memory if memory.packed else copy_array(memory)
     cdef Array out = window(packed, place)
     track(look_op, out, packed, None, None, (place, packed.count))
     return out
@@ -111,7 +111,7 @@ cdef int overlay(Array x, Array old, Array over, Array region) except -1:
     first = min([reach(place)[0] for place in places])
     count = max([reach(place)[1] for place in places]) - first
     cdef Array result = alias(x)
-    track(overlay_op, result, old, over, None, (*[moved(place, -first) for place in places], count))
+    track(overlay_op, result, old, over, None, (*[move_place(place, -first) for place in places], count))
     return take_history(x, old, result)
 
 

@@ -1,7 +1,7 @@
 from minigrad.engine.array cimport Array
 
 cdef Array window(Array x, list spec)
-cdef Array sliced(Array x, list spec)
-cdef Array placed(Array g, list spec, tuple shape)
+cdef Array take_window(Array x, list spec)
+cdef Array place_window(Array g, list spec, tuple shape)
 cdef Array zeros(tuple shape, int code, int device)
 cpdef Array flip(x, axis=*)

@@ -36,14 +36,14 @@ cdef int slice_backward(Node node, Array g) except -1:
     cdef Array into
     spec, shape = node.extra
     if recording() or not node.can_accumulate(0):
-        return node.send(0, placed(g, spec, shape))
+        return node.send(0, place_window(g, spec, shape))
     # x[0], x[1], ... of one x: add each into x's gradient in place instead of adding tensors that are nearly all zeros
     into = window(node.accumulator(0), spec)
     backend(g).binary(ADD, into, g, into)
     return 0
 
 
-cdef Array sliced(Array x, list spec):
+cdef Array take_window(Array x, list spec):
     cdef Array out = window(x, spec)
     if recording() and x.needs_grad:
         track(slice_op, out, x, None, None, (spec, shape_of(x)))
@@ -54,10 +54,10 @@ cdef Op place_op = operation("place", place_backward, "y = x in a window, 0 else
 
 
 cdef int place_backward(Node node, Array g) except -1:
-    return node.send(0, sliced(g, <list>node.extra))
+    return node.send(0, take_window(g, <list>node.extra))
 
 
-cdef Array placed(Array g, list spec, tuple shape):
+cdef Array place_window(Array g, list spec, tuple shape):
     """Zeros of a shape, with g in a window of them."""
     cdef Array out = zeros(shape, g.code, g.buffer.device)
     backend(g).copy(g, window(out, spec))
@@ -92,4 +92,4 @@ cpdef Array flip(x: TensorLike, axis: int | Sequence[int] | None = None):
             spec.append((length - 1, -1, length, True))
         else:
             spec.append((0, 1, length, True))
-    return sliced(a, spec)
+    return take_window(a, spec)

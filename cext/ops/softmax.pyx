@@ -11,11 +11,11 @@ from minigrad.engine.dtype cimport BOOL, FLOAT32, INT64, is_float
 from minigrad.engine.ops.arguments cimport float_operand, integer, number, one_axis, operand, optional, plain_axis
 from minigrad.engine.ops.arithmetic cimport add, multiply, negative, subtract
 from minigrad.engine.ops.functions cimport exp
-from minigrad.engine.ops.gather cimport beside, taken, taken_along
+from minigrad.engine.ops.gather cimport beside, take_rows, take_along
 from minigrad.engine.ops.layout cimport (
-    broadcast_shape, cast, dense, expand_dims, permuted, permuted_raw, reshape_to, squeeze, summed,
+    broadcast_shape, cast, dense, expand_dims, permute, permute_raw, reshape_to, squeeze, sum_axes,
 )
-from minigrad.engine.ops.slices cimport sliced
+from minigrad.engine.ops.slices cimport take_window
 from minigrad.engine.ops.logic cimport equal, logical_and, not_equal, where
 from minigrad.engine.recording cimport repeat
 from minigrad.engine.node cimport Node, Op, operation, recording
@@ -33,7 +33,7 @@ cdef int softmax_backward(Node node, Array g) except -1:
     cdef Array y = node.output()
     if not recording():
         return node.send(0, rows_backward(False, y, g, axis))
-    return node.send(0, multiply(y, subtract(g, summed(multiply(g, y), [axis], True))))
+    return node.send(0, multiply(y, subtract(g, sum_axes(multiply(g, y), [axis], True))))
 
 
 cdef Op log_softmax_op = operation("log_softmax", log_softmax_backward, "y = x − ln Σ exp x along an axis",
@@ -45,14 +45,14 @@ cdef int log_softmax_backward(Node node, Array g) except -1:
     cdef Array y = node.output()
     if not recording():
         return node.send(0, rows_backward(True, y, g, axis))
-    return node.send(0, subtract(g, multiply(exp(y), summed(g, [axis], True))))
+    return node.send(0, subtract(g, multiply(exp(y), sum_axes(g, [axis], True))))
 
 
 cdef Array rows_last(Array x, int axis):
     """x with an axis brought to the end, contiguous; not recorded."""
     if axis == x.ndim_ - 1:
         return dense(x)
-    return dense(permuted_raw(x, [k for k in range(x.ndim_) if k != axis] + [axis]))
+    return dense(permute_raw(x, [k for k in range(x.ndim_) if k != axis] + [axis]))
 
 
 cdef Array rows_back(Array y, int axis):
@@ -61,7 +61,7 @@ cdef Array rows_back(Array y, int axis):
         return y
     cdef list order = list(range(y.ndim_ - 1))
     order.insert(axis, y.ndim_ - 1)
-    return permuted_raw(y, order)
+    return permute_raw(y, order)
 
 
 cdef Array rows_backward(bint log, Array y, Array g, int axis):
@@ -122,14 +122,14 @@ cdef Array cross_entropy_composition(Array z, Array labels, Array weight, int64_
     cdef Array kept = cast(equal(labels, ignore), BOOL), safe = where(kept, 0, labels)
     z = where(expand_dims(kept, 1), 0, z)       # no derivative sees the values of an ignored row
     cdef Array excess = subtract(logsumexp(z, axis=1, keepdims=True), z)
-    cdef Array of_label = squeeze(taken_along(excess, expand_dims(safe, 1), 1), 1), loss
+    cdef Array of_label = squeeze(take_along(excess, expand_dims(safe, 1), 1), 1), loss
     if weight is not None:
         excess = multiply(excess, weight)
         weight_rows = broadcast_shape(reshape_to(weight, (1, weight.count)), shape_of(z))
-        of_label = multiply(of_label, squeeze(taken_along(weight_rows, expand_dims(safe, 1), 1), 1))
+        of_label = multiply(of_label, squeeze(take_along(weight_rows, expand_dims(safe, 1), 1), 1))
     loss = of_label
     if smoothing:
-        loss = add(multiply(of_label, 1 - smoothing), multiply(summed(excess, [1], False), smoothing / z.extent[1]))
+        loss = add(multiply(of_label, 1 - smoothing), multiply(sum_axes(excess, [1], False), smoothing / z.extent[1]))
     return where(kept, 0, loss)
 
 
@@ -154,7 +154,7 @@ cdef int cross_entropy_backward(Node node, Array g) except -1:
 
 
 cdef Array first_of(Array g):
-    return sliced(g, [(0, 1, 1, True)])
+    return take_window(g, [(0, 1, 1, True)])
 
 
 def cross_entropy(input: TensorLike, target: TensorLike, weight: TensorLike | None = None, ignore_index: int = -100,
@@ -208,7 +208,7 @@ def cross_entropy(input: TensorLike, target: TensorLike, weight: TensorLike | No
     cdef Array z = operand("cross_entropy", input), labels = operand("cross_entropy", target), w, loss, lse
     z = float_operand("cross_entropy", z)
     labels = beside(z, target, labels)
-    cdef int axis = 1 if z.ndim_ > 1 else 0     # of the classes
+    cdef int axis = 1 if z.ndim_ > 1 else 0     # the classes are along this axis
     given = is_float(labels.code) and same_shape(labels, z) and z.ndim_ > 0
     shape = shape_of(z)[:axis] + shape_of(z)[axis + 1:]
     if given:
@@ -226,20 +226,20 @@ def cross_entropy(input: TensorLike, target: TensorLike, weight: TensorLike | No
     z = class_rows(z, axis, rows, width)
     if given:
         loss = probable(z, class_rows(cast(labels, z.code), axis, rows, width), w, label_smoothing)
-        return finished(loss, reduction, 1.0 / rows if rows else NAN, shape)
+        return reduce_losses(loss, reduction, 1.0 / rows if rows else NAN, shape)
     labels, inverse = row_labels("cross_entropy", labels, width, ignore, w, z.code, reduction)
     loss, lse = empty(z.code, 1, &rows, z.buffer.device), empty(z.code, 1, &rows, z.buffer.device)
     if rows:
         backend(z).cross_entropy(rows, width, dense(z), labels, ignore, w, label_smoothing, loss, lse)
     track(cross_entropy_op, loss, z, None, None, (labels, lse, w, ignore, label_smoothing))
-    return finished(loss, reduction, inverse, shape)
+    return reduce_losses(loss, reduction, inverse, shape)
 
 
 cdef Array class_rows(Array x, int axis, int64_t rows, int64_t width):
     """x as [rows, width], with the classes last; x itself if it already is."""
     if x.ndim_ == 2 and axis == 1:
         return x
-    return reshape_to(permuted(x, [k for k in range(x.ndim_) if k != axis] + [axis]), (rows, width))
+    return reshape_to(permute(x, [k for k in range(x.ndim_) if k != axis] + [axis]), (rows, width))
 
 
 cdef Array probable(Array z, Array q, Array weight, double smoothing):
@@ -251,14 +251,14 @@ cdef Array probable(Array z, Array q, Array weight, double smoothing):
     # A class of probability 0 costs nothing, also where its logit is -inf: there, 0 * -inf would be NaN.
     cdef Array logs = log_softmax(z), free = logical_and(equal(q, 0), equal(logs, -INFINITY))
     cdef double most = FLT_MAX if z.code == FLOAT32 else DBL_MAX
-    return negative(summed(multiply(q, where(free, -most, logs)), [1], False))
+    return negative(sum_axes(multiply(q, where(free, -most, logs)), [1], False))
 
 
-cdef Array finished(Array loss, str reduction, object inverse, tuple shape):
+cdef Array reduce_losses(Array loss, str reduction, object inverse, tuple shape):
     """The losses of the rows, reduced; `inverse` is the factor that turns their sum into a mean."""
     if reduction == "none":
         return loss if len(shape) == 1 else reshape_to(loss, shape)
-    cdef Array total = summed(loss, [0], False)
+    cdef Array total = sum_axes(loss, [0], False)
     return total if reduction == "sum" else multiply(total, inverse)
 
 
@@ -310,7 +310,7 @@ def nll_loss(log_probs: TensorLike, labels: TensorLike, weight: TensorLike | Non
              reduction: str = "mean") -> Tensor:
     """The negative log-likelihood of class labels, ``-w[label] log_probs[label]``.
 
-    Applied to `log_softmax`, it equals `cross_entropy` with labels, which has the same shapes and options.
+    Applied to `log_softmax`, it equals `cross_entropy` with labels.
 
     Parameters
     ----------
@@ -318,12 +318,8 @@ def nll_loss(log_probs: TensorLike, labels: TensorLike, weight: TensorLike | Non
         Log-probabilities, such as `log_softmax` returns, with the classes along axis 1 (PyTorch's layout).
     labels : Tensor, shape (N, ...) or ()
         Integers from 0 to C - 1, the true class of each row.
-    weight : Tensor, shape (C,), optional
-        A weight w for each class; ones if absent. Gets no gradient.
-    ignore_index : int
-        Rows with this label do not count.
-    reduction : {"mean", "sum", "none"}
-        The mean divides by the sum of w[label] over the rows that count, as PyTorch's does (NaN if none does).
+    weight, ignore_index, reduction
+        As in `cross_entropy`; the mean is NaN if no row counts.
 
     Returns
     -------
@@ -332,14 +328,8 @@ def nll_loss(log_probs: TensorLike, labels: TensorLike, weight: TensorLike | Non
 
     Raises
     ------
-    TypeError
-        If labels are not integers.
-    IndexError
-        If a label is not in [0, C - 1]; on a GPU, at the next transfer to the CPU or `mg.cuda.synchronize`.
-    ValueError
-        If the shapes do not agree, or if `reduction` is unknown.
-    GradientError
-        If `weight` requires grad.
+    TypeError, IndexError, ValueError, GradientError
+        As in `cross_entropy`.
 
     Examples
     --------
@@ -361,8 +351,8 @@ def nll_loss(log_probs: TensorLike, labels: TensorLike, weight: TensorLike | Non
     kept = cast(not_equal(flat, ignore), BOOL)
     safe = where(kept, flat, 0)
     x = class_rows(x, axis, flat.count, x.extent[axis])
-    loss = negative(squeeze(taken_along(x, expand_dims(safe, 1), 1), 1))
+    loss = negative(squeeze(take_along(x, expand_dims(safe, 1), 1), 1))
     if w is not None:
-        loss = multiply(loss, taken(w, 0, safe))
+        loss = multiply(loss, take_rows(w, 0, safe))
     loss = where(kept, loss, 0)     # no derivative sees the values of an ignored row
-    return finished(loss, reduction, inverse, shape)
+    return reduce_losses(loss, reduction, inverse, shape)
