@@ -61,7 +61,8 @@ def pytorch(kind, name):
 
 def pytorch_methods():
     """The methods and properties that a tensor has under PyTorch's names."""
-    return [node for node in pytorch(ast.ClassDef, "TensorNames").body if isinstance(node, ast.FunctionDef)]
+    names = [node for kind in ("TensorNames", "StorageNames") for node in pytorch(ast.ClassDef, kind).body]
+    return [node for node in names if isinstance(node, ast.FunctionDef)]
 
 
 def signature(node):
@@ -99,7 +100,7 @@ def parameter(arg):
 
 
 def several(arg):
-    """What follows * or **."""
+    """The parameter after * or **."""
     return arg.name + (f": {text(arg.annotation)}" if arg.annotation else "")
 
 
@@ -149,7 +150,7 @@ class Stub(TreeVisitor):
         self.lines.append(self.indent + line)
 
     def result(self, node):
-        """What Python gets: the T of a comment ``# -> T`` at the end of the header, or the C type."""
+        """The type that Python gets: the T of a comment ``# -> T`` at the end of the header, or the C type."""
         source, line, _ = node.pos
         header = "\n".join([*source.get_lines()][line - 1 :])
         stated = re.match(r"(?:[^#\n]*[,(]\n)*[^#\n]*# -> (.*)", header)

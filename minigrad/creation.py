@@ -90,7 +90,7 @@ def asarray(
     """Convert `data` to a tensor that shares its memory if possible, and copies it otherwise.
 
     Memory is shared with writable NumPy arrays and other objects that support the buffer protocol or DLPack, if neither
-    the dtype nor the device has to change. Parameters and errors are those of `tensor`; without a `device`, the tensor
+    the dtype nor the device has to change. Parameters and errors are as in `tensor`; without a `device`, the tensor
     is on the device of the data. ``copy=True`` copies in any case, and with ``copy=False`` it is a ValueError if the
     memory cannot be shared. Memory that must not be written, as Arrow's and JAX's, is copied. For a tensor the
     conversion and the copy are recorded: the gradient reaches `data`, unless ``requires_grad=True`` asks for a leaf.
@@ -120,7 +120,7 @@ def full(
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Create a tensor filled with one value, whose dtype is that of the value by default.
+    """Create a tensor filled with one value, by default of the value's own dtype.
 
     Examples
     --------

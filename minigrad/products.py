@@ -1,6 +1,7 @@
 """Products and rearrangements composed of the engine's operations, and therefore differentiable to any order."""
 
 from collections.abc import Iterable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -86,16 +87,10 @@ def tensordot(x: Tensor, y: Tensor, /, *, axes: int | tuple[int | Sequence[int],
     free_x = [k for k in range(x.ndim) if k not in left]
     free_y = [k for k in range(y.ndim) if k not in right]
     shape = tuple(x.shape[k] for k in free_x) + tuple(y.shape[k] for k in free_y)
-    inner = 1
-    for k in left:
-        inner *= x.shape[k]
-    rows = reshape(permute_dims(x, free_x + left), (x.size // inner if inner else _count(x, free_x), inner))
-    columns = reshape(permute_dims(y, right + free_y), (inner, y.size // inner if inner else _count(y, free_y)))
+    inner = prod(x.shape[k] for k in left)
+    rows = reshape(permute_dims(x, free_x + left), (prod(x.shape[k] for k in free_x), inner))
+    columns = reshape(permute_dims(y, right + free_y), (inner, prod(y.shape[k] for k in free_y)))
     return reshape(matmul(rows, columns), shape)
-
-
-def _count(x: Tensor, axes: Sequence[int]) -> int:
-    return _product([x.shape[k] for k in axes])
 
 
 def _is_several(x: Any) -> bool:
@@ -228,20 +223,13 @@ def _contract(left: str, x: Tensor, right: str, y: Tensor, later: set[str]) -> t
         permute_dims(y, [right.index(c) for c in batch + inner + columns]),
         tuple(size[c] for c in batch + inner + columns),
     )
-    b, m, k, n = (_product([size[c] for c in group]) for group in (batch, rows, inner, columns))
+    b, m, k, n = (prod([size[c] for c in group]) for group in (batch, rows, inner, columns))
     out = matmul(reshape(x, (b, m, k)), reshape(y, (b, k, n)))
     return "".join(batch + rows + columns), reshape(out, tuple(size[c] for c in batch + rows + columns))
 
 
 def _size(term: str, x: Tensor, letter: str) -> int:
     return x.shape[term.index(letter)]
-
-
-def _product(numbers: Sequence[int]) -> int:
-    total = 1
-    for n in numbers:
-        total *= n
-    return total
 
 
 @rename_arguments
@@ -398,7 +386,7 @@ def repeat(x: Tensor, repeats: int | Sequence[int] | Tensor, /, *, axis: int | N
 
 def _copies(x: Tensor, axis: int, count: int) -> Tensor:
     """Repeat each block of x, made up of the axes from `axis` on, `count` times: (blocks, count, size)."""
-    blocks, size = _product(x.shape[:axis]), _product(x.shape[axis:])
+    blocks, size = prod(x.shape[:axis]), prod(x.shape[axis:])
     return broadcast_to(reshape(x, (blocks, 1, size)), (blocks, count, size))
 
 

@@ -44,7 +44,7 @@ def cumulative_prod(
 ) -> Tensor:
     """Running products along an axis (which may be omitted in one dimension).
 
-    There is one multiplication for each element of the axis, as in a loop, so that the products are those of NumPy, and
+    There is one multiplication for each element of the axis, as in a loop, so that the products equal NumPy's, and
     the gradients are right where elements are 0.
 
     Parameters
@@ -90,7 +90,7 @@ def diff(
     n : int
     axis : int
     prepend, append : Tensor or number, optional
-        Put before and after x along the axis first; a number stands for a single element.
+        Put before and after x along the axis first; a number means a single element.
 
     Examples
     --------
@@ -224,7 +224,7 @@ def searchsorted(x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tenso
     x1 : Tensor
         A vector in ascending order, NaN last.
     x2 : Tensor
-        Of any shape, which is that of the result.
+        Of any shape, which the result has, too.
     side : str
         Among equal elements of x1, the "left" or the "right" end.
     sorter : Tensor of integers, optional
@@ -259,7 +259,7 @@ def searchsorted(x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tenso
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` returns."""
+    """The result of `unique_all`."""
 
     values: Tensor
     indices: Tensor
@@ -268,14 +268,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` returns."""
+    """The result of `unique_counts`."""
 
     values: Tensor
     counts: Tensor
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` returns."""
+    """The result of `unique_inverse`."""
 
     values: Tensor
     inverse_indices: Tensor

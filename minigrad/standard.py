@@ -1,4 +1,4 @@
-"""What the Python array API standard asks of a library about its data types, its devices and itself.
+"""Answers to the Python array API standard about data types, devices and the library itself.
 
 The standard is at https://data-apis.org/array-api. Promotion is the standard's, and where the standard leaves it open,
 from integers to floats, the order bool < int32 < int64 < float32 < float64 decides.
@@ -24,7 +24,7 @@ KINDS = {
 
 
 class FloatInfo(NamedTuple):
-    """What `finfo` returns."""
+    """The result of `finfo`."""
 
     bits: int
     eps: float
@@ -35,7 +35,7 @@ class FloatInfo(NamedTuple):
 
 
 class IntegerInfo(NamedTuple):
-    """What `iinfo` returns."""
+    """The result of `iinfo`."""
 
     bits: int
     max: int
@@ -44,7 +44,7 @@ class IntegerInfo(NamedTuple):
 
 
 def _dtype(op: str, given: Any) -> DType:
-    """The data type that is given, or that of an array."""
+    """The data type that is given, or an array's."""
     given = getattr(given, "dtype", given)
     for dtype in ASCENDING:
         if dtype == given:
@@ -53,7 +53,7 @@ def _dtype(op: str, given: Any) -> DType:
 
 
 def finfo(dtype: "DTypeLike | TensorLike", /) -> FloatInfo:
-    """The limits of a floating-point type, or of that of a tensor.
+    """The limits of a floating-point type, or of a tensor's.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def finfo(dtype: "DTypeLike | TensorLike", /) -> FloatInfo:
 
 
 def iinfo(dtype: "DTypeLike | TensorLike", /) -> IntegerInfo:
-    """The limits of an integer type, or of that of a tensor.
+    """The limits of an integer type, or of a tensor's.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def result_type(*arrays_and_dtypes: "DTypeLike | TensorLike") -> DType:
 
 
 def can_cast(from_: "DTypeLike | TensorLike", to: DTypeLike, /) -> bool:
-    """Whether promotion converts the first data type, or that of a tensor, to the second.
+    """Whether promotion converts the first data type, or a tensor's, to the second.
 
     Promotion from int32 and int64 to floats may round, which NumPy's function of this name calls unsafe.
 
@@ -155,10 +155,10 @@ def can_cast(from_: "DTypeLike | TensorLike", to: DTypeLike, /) -> bool:
 
 
 class NamespaceInfo:
-    """What `__array_namespace_info__` returns."""
+    """The result of `__array_namespace_info__`."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What this library can do: masks, shapes that depend on values, and the number of axes of a tensor."""
+        """The abilities of this library: masks, shapes that depend on values, and the number of axes of a tensor."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8}
 
     def default_device(self) -> str:

@@ -37,7 +37,7 @@ from minigrad.engine.ops.reduce import mean
 from minigrad.engine.tensor import Tensor
 from minigrad.engine.trees import leaves
 
-FUNCTIONS = (BuiltinFunctionType, type(exp), type(mean))  # those of the engine, and with PyTorch's names of arguments
+FUNCTIONS = (BuiltinFunctionType, type(exp), type(mean))  # the last two are the types of the engine's functions
 CONSTANTS = (type(None), bool, int, float, complex, str, bytes, range, slice, Tensor, np.generic, *FUNCTIONS)
 CONTAINERS = (dict, list, tuple, set, frozenset, deque)
 BUFFERS = (np.ndarray, bytearray, array.array, memoryview)

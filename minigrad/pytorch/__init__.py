@@ -1,8 +1,8 @@
 """PyTorch's names: each either works, as a small function, or raises an error that says what to write instead.
 
-``methods`` has those of a tensor, which inherits them from `Extension`, and ``functions`` those of modules; ``hints``
-says what to write instead of the others. `KEYWORDS` maps PyTorch's argument names to ours, and `COLLISIONS` lists the
-functions that mean something else here. The page "For users of PyTorch" shows all of them.
+``methods`` and ``storage`` have the names of a tensor, which inherits them from `Extension`, ``functions`` the names of
+modules; ``hints`` says what to write instead of the others. `KEYWORDS` maps PyTorch's argument names to ours, and
+`COLLISIONS` lists the functions that mean something else here. The page "For users of PyTorch" shows all of them.
 """
 
 import importlib
@@ -14,19 +14,18 @@ from minigrad.engine.tensor import Extension
 from minigrad.pytorch import functions
 from minigrad.pytorch.hints import POINTERS
 from minigrad.pytorch.methods import KEYWORDS, TensorNames
+from minigrad.pytorch.storage import StorageNames
 
-# The names of dtypes.
 DTYPES = {"float": "float32", "double": "float64", "long": "int64", "int": "int32"}
 
 
-# The functions by module and by name.
 FUNCTIONS: dict[str, dict[str, Any]] = {
     "minigrad.autograd": {"grad": functions.autograd_grad},
     "minigrad.nn.functional": {"pad": functions.functional_pad},
 }
 FUNCTIONS["minigrad"] = {
     name: value for name, value in vars(functions).items()
-    if getattr(value, "__module__", "").startswith(__name__) and not name.startswith("_") and value is not TensorNames
+    if getattr(value, "__module__", "").startswith(__name__) and not name.startswith("_") and not name.endswith("Names")
     and not any(value in others.values() for others in FUNCTIONS.values())
 }  # fmt: skip
 
@@ -86,13 +85,16 @@ def call(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
             ours = None
         elif KEYWORDS.get(given) in own:
             ours = KEYWORDS[given]
-        else:
-            return NotImplemented
+        else:  # NumPy's name for an argument of a function that has PyTorch's
+            ours = next((theirs for theirs, name in KEYWORDS.items() if name == given and theirs in own), None)
+            if ours is None:
+                return NotImplemented
         value = options.pop(given)
         if ours is None:
             continue
         if ours in options or ours in own[: len(args)]:
-            raise TypeError(f"[{name}] expected {ours} or {given}, which are the same argument, got both")
+            first, second = (given, ours) if given in KEYWORDS.values() else (ours, given)
+            raise TypeError(f"[{name}] expected {first} or {second}, which are the same argument, got both")
         options[ours] = value
     if "correction" in own and foreign and "correction" not in options:
         raise TypeError(f"[{name}] {DIVISORS}")
@@ -109,10 +111,11 @@ class Pointer:
         raise AttributeError(f"[{self.name}] {self.text}", name=self.name, obj=instance)
 
 
-# What a tensor has besides its own members.
-MEMBERS: dict[str, Any] = {name: Pointer("Tensor", name) for name in POINTERS["Tensor"]} | {
-    name: value for name, value in vars(TensorNames).items() if not name.startswith("_")
+# The methods and properties that work, and all that a tensor has besides its own members.
+METHODS: dict[str, Any] = {
+    name: value for names in (TensorNames, StorageNames) for name, value in vars(names).items() if name[0] != "_"
 }
+MEMBERS: dict[str, Any] = {name: Pointer("Tensor", name) for name in POINTERS["Tensor"]} | METHODS
 for _name, _value in MEMBERS.items():
     setattr(Extension, _name, _value)
 for _kind, _class in (("minigrad.nn.Module", mg.nn.Module), ("minigrad.optim.Optimizer", mg.optim.Optimizer)):

@@ -1,4 +1,4 @@
-"""The functions that have PyTorch's names: those of `minigrad`, and at the end two of other modules."""
+"""The functions of `minigrad` with PyTorch's names, and at the end two functions of other modules."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.ops.join import concat
 from minigrad.engine.tensor import Tensor
 from minigrad.pytorch.methods import TensorNames, _lengths, _with_axis
+from minigrad.pytorch.storage import StorageNames
 
 allclose = TensorNames.allclose
 amax = TensorNames.amax
@@ -20,7 +21,7 @@ bernoulli = TensorNames.bernoulli
 bmm = TensorNames.bmm
 chunk = TensorNames.chunk
 clamp = TensorNames.clamp
-clone = TensorNames.clone
+clone = StorageNames.clone
 cumprod = TensorNames.cumprod
 cumsum = TensorNames.cumsum
 div = TensorNames.div
@@ -32,7 +33,7 @@ gather = TensorNames.gather
 ge = TensorNames.ge
 gt = TensorNames.gt
 index_select = TensorNames.index_select
-is_floating_point = TensorNames.is_floating_point
+is_floating_point = StorageNames.is_floating_point
 isclose = TensorNames.isclose
 le = TensorNames.le
 lerp = TensorNames.lerp
@@ -49,7 +50,7 @@ narrow = TensorNames.narrow
 ne = TensorNames.ne
 neg = TensorNames.neg
 norm = TensorNames.norm
-numel = TensorNames.numel
+numel = StorageNames.numel
 permute = TensorNames.permute
 repeat_interleave = TensorNames.repeat_interleave
 select = TensorNames.select

@@ -1,4 +1,4 @@
-"""What to write instead of those of PyTorch's names that do not work here, by module."""
+"""Hints for PyTorch's names that do not work here, by module: what to write instead."""
 
 DTYPES_HERE = "dtypes are float32, float64, int32, int64 and bool here: "
 NEW = "nothing is written in place here: x = "
@@ -14,19 +14,11 @@ POINTERS = {
         "indices": "`x.max(axis)` gives the values and `x.argmax(axis)` the indices; PyTorch's x.max(dim) gives both",
         "grad_fn": "the history of a tensor is a table here: `x.tape()`; `x.is_leaf` says whether it has one",
         "retains_grad": "is always false here, unless you call `x.retain_grad()`",
-        "detach_": NEW + "`x.detach()`",
-        "exp_": NEW + "`x.exp()`",
-        "log_": NEW + "`x.log()`",
-        "sqrt_": NEW + "`x.sqrt()`",
-        "abs_": NEW + "`x.abs()`",
-        "round_": NEW + "`x.round()`",
-        "floor_": NEW + "`x.floor()`",
-        "ceil_": NEW + "`x.ceil()`",
-        "tanh_": NEW + "`x.tanh()`",
-        "relu_": NEW + "`x.relu()`",
-        "sigmoid_": NEW + "`x.sigmoid()`",
+        **{
+            f"{name}_": f"{NEW}`x.{name}()`"
+            for name in "detach exp log sqrt abs round floor ceil tanh relu sigmoid squeeze softmax".split()
+        },
         "t_": NEW + "`x.T`",
-        "squeeze_": NEW + "`x.squeeze()`",
         "unsqueeze_": NEW + "`x.expand_dims(axis)`",
         "transpose_": NEW + "`x.permute_dims(axes)`",
         "resize_": NEW + "`x.reshape(shape)`",
@@ -45,9 +37,7 @@ POINTERS = {
         "masked_scatter_": "is an assignment here: `x[mask] = source`",
         "fmod": "is `x % y` here, whose result has the sign of y",
         "frac": "is `x - x.trunc()` here",
-        "addmm": "is `x + a @ b` here",
-        "addmv": "is `x + a @ b` here",
-        "baddbmm": "is `x + a @ b` here",
+        **dict.fromkeys(("addmm", "addmv", "baddbmm"), "is `x + a @ b` here"),
         "addcmul": "is `x + value * a * b` here",
         "addcdiv": "is `x + value * a / b` here",
         "logcumsumexp": "is not available; for small x: `x.exp().cumulative_sum(axis).log()`",
@@ -77,7 +67,6 @@ POINTERS = {
         "apply_": "is not available: `mg.tensor([f(v) for v in x.reshape(-1).tolist()])`",
         "map_": "is not available: `mg.tensor([f(v) for v in x.reshape(-1).tolist()])`",
         "unfold": "is not available: index with windows, as `x[mg.arange(n)[:, None] + mg.arange(size)]`",
-        "softmax_": NEW + "`x.softmax()`",
         "argwhere": "is `mg.stack(x.nonzero(), axis=1)` here",
         "hsplit": "is `x.split(n, axis=1)` here",
         "vsplit": "is `x.split(n, axis=0)` here",
@@ -92,9 +81,7 @@ POINTERS = {
         "vdot": "is `mg.vecdot(x, y)` here",
     },
     "minigrad": {
-        "half": DTYPES_HERE + "write `mg.float32`",
-        "float16": DTYPES_HERE + "write `mg.float32`",
-        "bfloat16": DTYPES_HERE + "write `mg.float32`",
+        **dict.fromkeys(("half", "float16", "bfloat16"), DTYPES_HERE + "write `mg.float32`"),
         "int8": DTYPES_HERE + "write `mg.int32`",
         "uint8": DTYPES_HERE + "write `mg.int32`, or `mg.bool` for a mask",
         "int16": DTYPES_HERE + "write `mg.int32`",

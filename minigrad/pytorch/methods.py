@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import minigrad as mg
-from minigrad.engine import writes
-from minigrad.engine.dtype import DType, DTypeLike
-from minigrad.engine.ops.arguments import integer, kind_of, number
+from minigrad.engine.dtype import DTypeLike
+from minigrad.engine.ops.arguments import integer, kind_of
+from minigrad.engine.pytorch_names import rename_arguments
 from minigrad.engine.tensor import Tensor
 
 Axes = int | Sequence[int]
@@ -44,20 +43,7 @@ def _with_axis(function: Any) -> Any:
     function.__qualname__ = function.__name__
     code = function.__code__
     own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    theirs = {KEYWORDS[name]: name for name in own if name in KEYWORDS}
-    if not theirs:
-        return function
-
-    @functools.wraps(function)
-    def called(*args: Any, **options: Any) -> Any:
-        for name in theirs.keys() & options.keys():
-            if theirs[name] in options:
-                both = f"{name} or {theirs[name]}, which are the same argument, got both"
-                raise TypeError(f"[{function.__name__}] expected {both}")
-            options[theirs[name]] = options.pop(name)
-        return function(*args, **options)
-
-    return called
+    return function if KEYWORDS.keys().isdisjoint(own) else rename_arguments(function)
 
 
 class TensorNames(Tensor):
@@ -182,7 +168,7 @@ class TensorNames(Tensor):
         """PyTorch's name for ``x.take_along_axis(index, axis=dim)``."""
         axis = _axis("gather", dim, self)
         part = tuple(slice(None) if k == axis else slice(n) for k, n in enumerate(index.shape))
-        if index.ndim != self.ndim or any(m > n for k, (m, n) in enumerate(_zipped(index, self)) if k != axis):
+        if index.ndim != self.ndim or any(index.shape[k] > n for k, n in enumerate(self.shape) if k != axis):
             raise ValueError(f"[gather] expected an index not longer than {self.shape}, got shape {index.shape}")
         return self[part].take_along_axis(index, axis)
 
@@ -436,194 +422,6 @@ class TensorNames(Tensor):
         keys = mg.where(weights > 0, mg.log(mg.maximum(weights, 1e-300)), -float("inf")) - mg.log(-mg.log(draws))
         return keys.argsort(-1, descending=True)[..., :count]
 
-    # devices and dtypes
-
-    def clone(self: Tensor) -> Tensor:
-        """PyTorch's name for `copy`."""
-        return self.copy()
-
-    def cpu(self: Tensor) -> Tensor:
-        """PyTorch's name for ``x.to("cpu")``."""
-        return self.to("cpu")
-
-    def cuda(self: Tensor, device: int | str | None = None) -> Tensor:
-        """PyTorch's name for ``x.to("cuda")``."""
-        return self.to(_device(device))
-
-    def type_as(self: Tensor, other: Tensor) -> Tensor:
-        """PyTorch's name for ``x.to(other)``."""
-        return self.to(other)
-
-    @property
-    def is_cuda(self: Tensor) -> bool:
-        """PyTorch's name for ``x.device != "cpu"``."""
-        return self.device != "cpu"
-
-    def is_floating_point(self: Tensor) -> bool:
-        """PyTorch's name for ``x.dtype.kind == "f"``."""
-        return self.dtype.kind == "f"
-
-    def numel(self: Tensor) -> int:
-        """PyTorch's name for ``x.size``."""
-        return self.size
-
-    def nelement(self: Tensor) -> int:
-        """PyTorch's name for ``x.size``."""
-        return self.size
-
-    def element_size(self: Tensor) -> int:
-        """PyTorch's name for ``x.dtype.itemsize``."""
-        return self.nbytes // self.size if self.size else mg.empty(1, dtype=self.dtype).nbytes
-
-    def dim(self: Tensor) -> int:
-        """PyTorch's name for ``x.ndim``."""
-        return self.ndim
-
-    def ndimension(self: Tensor) -> int:
-        """PyTorch's name for ``x.ndim``."""
-        return self.ndim
-
-    def new_tensor(self: Tensor, data: Any, dtype: DTypeLike = None, requires_grad: bool = False) -> Tensor:
-        """PyTorch's name for ``mg.tensor(data, x.dtype, x.device)``."""
-        return mg.tensor(data, self.dtype if dtype is None else dtype, self.device, requires_grad)
-
-    def new_zeros(
-        self: Tensor, *size: int | Sequence[int], dtype: DTypeLike = None, device: str | None = None
-    ) -> Tensor:
-        """PyTorch's name for ``mg.zeros(size, dtype=x.dtype, device=x.device)``."""
-        return self.new_full(_lengths(size), 0, dtype=dtype, device=device)
-
-    def new_ones(
-        self: Tensor, *size: int | Sequence[int], dtype: DTypeLike = None, device: str | None = None
-    ) -> Tensor:
-        """PyTorch's name for ``mg.ones(size, dtype=x.dtype, device=x.device)``."""
-        return self.new_full(_lengths(size), 1, dtype=dtype, device=device)
-
-    def new_empty(
-        self: Tensor, *size: int | Sequence[int], dtype: DTypeLike = None, device: str | None = None
-    ) -> Tensor:
-        """PyTorch's name for ``mg.empty(size, dtype=x.dtype, device=x.device)``."""
-        return mg.empty(_lengths(size), dtype=dtype or self.dtype, device=device or self.device)
-
-    def new_full(
-        self: Tensor, size: Sequence[int], fill_value: float, *, dtype: DTypeLike = None, device: str | None = None
-    ) -> Tensor:
-        """PyTorch's name for ``mg.full(size, fill_value, dtype=x.dtype, device=x.device)``."""
-        return mg.full(tuple(size), fill_value, dtype=dtype or self.dtype, device=device or self.device)
-
-    # the tape
-
-    @property
-    def data(self: Tensor) -> Tensor:
-        """PyTorch's name for `detach`; assigning to it is ``x.set_(value)``."""
-        return self.detach()
-
-    @data.setter
-    def data(self: Tensor, value: Tensor) -> None:
-        self.set_(value)
-
-    def retain_grad(self: Tensor) -> None:
-        """PyTorch's name for a hook that keeps the gradient of a computed tensor in its ``grad``."""
-        if not self.is_leaf:
-            writes.retain_grad(self)
-        elif not self.requires_grad:
-            raise mg.GradientError("[retain_grad] this tensor does not require grad")
-
-    # in place
-
-    def add_(self: Tensor, other: float | Tensor, *, alpha: float = 1) -> Tensor:
-        """PyTorch's name for ``x += alpha * other``."""
-        self += _times(alpha, other)
-        return self
-
-    def sub_(self: Tensor, other: float | Tensor, *, alpha: float = 1) -> Tensor:
-        """PyTorch's name for ``x -= alpha * other``."""
-        self -= _times(alpha, other)
-        return self
-
-    def mul_(self: Tensor, other: float | Tensor) -> Tensor:
-        """PyTorch's name for ``x *= other``."""
-        self *= other
-        return self
-
-    def div_(self: Tensor, other: float | Tensor) -> Tensor:
-        """PyTorch's name for ``x /= other``."""
-        self /= other
-        return self
-
-    def pow_(self: Tensor, exponent: float | Tensor) -> Tensor:
-        """PyTorch's name for ``x **= exponent``."""
-        self **= exponent
-        return self
-
-    def neg_(self: Tensor) -> Tensor:
-        """PyTorch's name for ``x *= -1``."""
-        self *= -1
-        return self
-
-    def addcmul_(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-        """PyTorch's name for ``x += value * tensor1 * tensor2``."""
-        self += _times(value, tensor1 * tensor2)
-        return self
-
-    def addcdiv_(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-        """PyTorch's name for ``x += value * tensor1 / tensor2``."""
-        self += _times(value, tensor1 / tensor2)
-        return self
-
-    def lerp_(self: Tensor, end: Tensor, weight: float | Tensor) -> Tensor:
-        """PyTorch's name for ``x += weight * (end - x)``."""
-        self += weight * (end - self)
-        return self
-
-    def clamp_(self: Tensor, min: float | Tensor | None = None, max: float | Tensor | None = None) -> Tensor:
-        """PyTorch's name for ``x[...] = x.clip(min, max)``."""
-        return self.copy_(self.copy().clip(min, max))
-
-    def masked_fill_(self: Tensor, mask: Tensor, value: float | Tensor) -> Tensor:
-        """PyTorch's name for ``x[mask] = value``."""
-        return self.copy_(mg.where(_mask("masked_fill_", mask), _as(self, value), self.copy()))
-
-    def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
-        """PyTorch's name for ``x.copy_(mg.random.uniform(a, b, x.shape))``."""
-        return self.copy_(mg.random.uniform(a, b, self.shape, dtype=self.dtype, device=self.device))
-
-    def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
-        """PyTorch's name for ``x.copy_(mg.random.normal(mean, std, x.shape))``."""
-        return self.copy_(mg.random.normal(mean, std, self.shape, dtype=self.dtype, device=self.device))
-
-    def bernoulli_(self: Tensor, p: float = 0.5) -> Tensor:
-        """PyTorch's name for ``x.copy_(mg.random.uniform(shape=x.shape) < p)``."""
-        return self.copy_(mg.random.uniform(shape=self.shape, device=self.device) < number("bernoulli_", "p", p, 0, 1))
-
-    # Named like types, therefore last.
-
-    def float(self: Tensor) -> Tensor:
-        """PyTorch's name for ``x.astype("float32")``."""
-        return self.to("float32")
-
-    def double(self: Tensor) -> Tensor:
-        """PyTorch's name for ``x.astype("float64")``."""
-        return self.to("float64")
-
-    def int(self: Tensor) -> Tensor:
-        """PyTorch's name for ``x.astype("int32")``."""
-        return self.to("int32")
-
-    def long(self: Tensor) -> Tensor:
-        """PyTorch's name for ``x.astype("int64")``."""
-        return self.to("int64")
-
-    def bool(self: Tensor) -> Tensor:
-        """PyTorch's name for ``x.astype("bool")``."""
-        return self.to("bool")
-
-    def type(self: Tensor, dtype: str | DType | None = None) -> Tensor:
-        """PyTorch's name for ``x.astype(dtype)``."""
-        if dtype is None:
-            raise TypeError("[type] expected a dtype to convert to; that of a tensor is `x.dtype`")
-        return self.to(dtype=dtype)
-
 
 for _name, _value in list(vars(TensorNames).items()):
     if callable(_value):
@@ -631,7 +429,7 @@ for _name, _value in list(vars(TensorNames).items()):
 
 
 class TopK(NamedTuple):
-    """What `TensorNames.topk` returns."""
+    """The result of `TensorNames.topk`."""
 
     values: Tensor
     indices: Tensor
@@ -648,10 +446,6 @@ def _axis(op: str, dim: int, x: Tensor) -> int:
 def _all(dim: Axes) -> Axes | None:
     """PyTorch's () of amax, which means all axes."""
     return None if isinstance(dim, Sequence) and not dim else dim
-
-
-def _zipped(a: Tensor, b: Tensor) -> Any:
-    return zip(a.shape, b.shape, strict=True)
 
 
 def _as(x: Tensor, value: float | Tensor) -> Any:
@@ -687,7 +481,3 @@ def _check_probabilities(op: str, x: Tensor, most: float = 1.0) -> None:
         raise TypeError(f"[{op}] expected floats, got {x.dtype}")
     if x.size and not (x.min().item() >= 0 and x.max().item() <= most):
         raise ValueError(f"[{op}] expected values from 0 to {most:g}, got {x.min().item():g} to {x.max().item():g}")
-
-
-def _device(device: int | str | None) -> str:
-    return "cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device
