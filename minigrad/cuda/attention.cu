@@ -1,15 +1,15 @@
 // Attention: tiles of queries meet tiles of keys, as in cext/kernels/attention.cpp, which has the formulas.
 //
 // A block of threads computes SIDE rows by SIDE columns of a result. It computes the weights of its rows tile by tile,
-// keeps each tile in shared memory, and multiplies it by a tile of the values (or, in the backward pass, of whatever
-// the weights multiply there). Wider results take several blocks, which compute the same weights. A thread holds EDGE
-// adjacent rows by EDGE adjacent columns of a tile. Nothing is added across blocks, so the bits are always the same.
+// keeps each tile in shared memory, and multiplies it by a tile of the values (in the backward pass, of the queries,
+// the keys or g). Wider results take several blocks, which compute the same weights. A thread holds EDGE adjacent rows
+// by EDGE adjacent columns of a tile. Nothing is added across blocks, so the bits are always the same.
 
 #if FLOATING
 #include "attention.cuh"
 
 const int SIDE = 64, EDGE = 4, ACROSS = SIDE / EDGE, THREADS = ACROSS * ACROSS;
-const int ROWS = 32 / ACROSS * EDGE;  // of a warp
+const int ROWS = 32 / ACROSS * EDGE;  // rows that a warp has
 const int DEPTH = 64 / sizeof(T);     // terms of a product in shared memory at once
 
 // sum[EDGE, EDGE] += the product of left[SIDE, depth] and right[depth, SIDE], whose elements are left(i, e) and
@@ -32,12 +32,9 @@ __device__ void multiply(Staged& staged, int64 depth, L left, R right, T (&sum)[
             b[e][j] = first + e < depth ? right(first + e, j) : T(0);
         }
         __syncthreads();
-#pragma unroll
-        for (int e = 0; e < DEPTH; e++) {
-#pragma unroll
-            for (int r = 0; r < EDGE; r++) {
-#pragma unroll
-                for (int c = 0; c < EDGE; c++) sum[r][c] += a[e][row + r] * b[e][column + c];
+UNROLLED(e, DEPTH) {
+UNROLLED(r, EDGE) {
+UNROLLED(c, EDGE) sum[r][c] += a[e][row + r] * b[e][column + c];
             }
         }
     }
@@ -185,8 +182,8 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_query(
     }
 }
 
-// dk = scale dsᵀ q and dv = pᵀ g, each of which may be null: the first slices of the columns are those of dk. Rows of a
-// tile are keys, and its columns queries.
+// dk = scale dsᵀ q and dv = pᵀ g, each of which may be null; the slices of dk come first. Rows of a tile are keys, and
+// its columns queries.
 extern "C" __global__ void __launch_bounds__(256) attention_backward_key(
     ATTENTION_PARAMETERS, const T* statistics, const T* g, const T* delta, T* dk, T* dv) {
     const Attention a GIVEN;

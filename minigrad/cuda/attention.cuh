@@ -1,4 +1,4 @@
-// What attention.cu and attention_tensor.cu share
+// The parts that attention.cu and attention_tensor.cu share
 
 struct Attention {
     int64 queries, keys;
@@ -40,18 +40,18 @@ struct Attention {
 };
 
 // The first parameters of all kernels, and the attention that they describe
-#define ATTENTION_PARAMETERS                                                                                            \
-    int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale, Bool causal,      \
-    double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v, const void* mask, Stride mask_step, \
-    int mask_kind
-#define GIVEN                                                                                                          \
-    {queries, keys, heads, group, width, value_width, scale, causal != 0, dropout, seed, offset, mask, mask_kind,      \
+#define ATTENTION_PARAMETERS                                                                                       \
+    int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale, Bool causal, \
+    double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v, const void* mask, Stride       \
+    mask_step, int mask_kind
+#define GIVEN                                                                                                     \
+    {queries, keys, heads, group, width, value_width, scale, causal != 0, dropout, seed, offset, mask, mask_kind, \
      {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}}
 
 // ---- what is hidden -------------------------------------------------------------------------------------------------
 //
-// What a query does not see must not reach it, but a weight 0 times NaN or infinity is NaN. So where something is hidden,
-// the warp that has computed rows of a result looks at them, and computes those that are not finite again, over the
+// Hidden keys must not affect a query, but a weight 0 times NaN or infinity is NaN. So where something is hidden, each
+// warp looks at the rows of a result that it has computed, and computes rows that are not finite again, over the
 // pairs that see each other. Its lanes share the columns of a row.
 
 __device__ inline T warp_sum(T x) {

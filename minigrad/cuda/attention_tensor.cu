@@ -1,9 +1,9 @@
 // Attention on tensor cores, in float32 and for widths up to 128: as in attention.cu, in products by warps.
 //
-// A warp computes 16 rows of a result, and a block those of its WARPS warps. It goes through tiles of the other factor,
-// which are in shared memory. The weights stay in registers: the elements of a sum that a lane has, c[g, 2 t] and
-// c[g, 2 t + 1], become its elements a[g, t] and a[g, t + 4] of the next product, so the terms of that product are in the
-// order 0, 2, 4, 6, 1, 3, 5, 7. `fast` rounds all factors to TF32.
+// A warp computes 16 rows of a result. The WARPS warps of a block share tiles of the other factor in shared memory. The
+// weights stay in registers: the elements of a sum that a lane has, c[g, 2 t] and c[g, 2 t + 1], become its elements
+// a[g, t] and a[g, t + 4] of the next product, so the terms of that product are in the order 0, 2, 4, 6, 1, 3, 5, 7.
+// `fast` rounds all factors to TF32.
 
 #if SINGLE
 #include "attention.cuh"
@@ -59,18 +59,16 @@ struct Rows {
         for (int e = 0; e < W / 8 && KEPT; e++) read(e, kept[KEPT ? e : 0]);
     }
     __device__ void read(int e, float (&to)[4]) const {
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
+UNROLLED(k, 4) {
             const int column = 8 * e + threadIdx.x % 4 + k / 2 * 4;
             to[k] = from[k % 2] && column < columns ? from[k % 2][column] : 0;
         }
     }
-    // s = the products of these rows with those of a panel
+    // s = the products of these rows with the rows of a panel
     template <bool full, int count>
     __device__ __forceinline__ void multiply(const Panel<count, W>& panel, float (&s)[count / 8][4]) const {
         const float* const theirs = panel.at(threadIdx.x % 32 / 4, threadIdx.x % 4);
-#pragma unroll
-        for (int c = 0; c < count / 8; c++) s[c][0] = s[c][1] = s[c][2] = s[c][3] = 0;
+UNROLLED(c, count / 8) s[c][0] = s[c][1] = s[c][2] = s[c][3] = 0;
 #pragma unroll(KEPT ? W / 8 : 1)
         for (int e = 0; e < W / 8; e++) {
             float mine[4];
@@ -78,8 +76,7 @@ struct Rows {
 #pragma unroll
             for (int k = 0; k < 4 && KEPT; k++) mine[k] = kept[KEPT ? e : 0][k];
             const Factor<full, 4> a(mine);
-#pragma unroll
-            for (int c = 0; c < count / 8; c++) {
+UNROLLED(c, count / 8) {
                 const float* const b = theirs + 8 * c * panel.NEXT + 8 * e;
                 multiply_add(a, Factor<full, 2>({b[0], b[4]}), s[c]);
             }
@@ -92,12 +89,10 @@ template <bool full, int count, int W>
 __device__ __forceinline__ void combine(const float (&p)[count / 8][4], const Panel<count, W>& panel,
                                         float (&sum)[W / 8][4]) {
     const float* const theirs = panel.at(threadIdx.x % 4 * 2, threadIdx.x % 32 / 4);
-#pragma unroll
-    for (int c = 0; c < count / 8; c++) {
+UNROLLED(c, count / 8) {
         const float mine[4] = {p[c][0], p[c][2], p[c][1], p[c][3]};
         const Factor<full, 4> a(mine);
-#pragma unroll
-        for (int m = 0; m < W / 8; m++) {
+UNROLLED(m, W / 8) {
             const float* const b = theirs + 8 * c * panel.NEXT + 8 * m;
             multiply_add(a, Factor<full, 2>({b[0], b[panel.NEXT]}), sum[m]);
         }
@@ -109,15 +104,14 @@ __device__ inline const char* mask_of(const Attention& a, int64 n) {
     return (const char*)a.mask + (n / a.heads * a.mask_step[0] + n % a.heads * a.mask_step[1]);
 }
 
-// f(c, x[c]) for all c. The elements move past the first place, where f finds each, so that the code of f is there once
-// and they stay in registers.
+// f(c, x[c]) for all c. The elements rotate through the first place, where f finds them, so that its code is there once
+// and they stay in registers, which have no index.
 template <int tiles, class F>
 __device__ __forceinline__ void in_turn(float (&x)[tiles][4], F f) {
 #pragma unroll 1
     for (int c = 0; c < tiles; c++) {
         f(c, x[0]);
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
+UNROLLED(k, 4) {
             const float first = x[0][k];
 #pragma unroll
             for (int next = 1; next < tiles; next++) x[next - 1][k] = x[next][k];
@@ -126,32 +120,28 @@ __device__ __forceinline__ void in_turn(float (&x)[tiles][4], F f) {
     }
 }
 
-// Turns products into scores: those of the rows row and row + 8 and the columns from `column` on. Queries are the rows,
+// Turns the products of the rows row and row + 8 with the columns from `column` on into scores. Queries are the rows,
 // or the columns if `turned`.
 template <bool turned, int tiles>
 __device__ __forceinline__ void score(const Attention& a, const char* mask, int64 row, int64 column,
                                       float (&s)[tiles][4]) {
     const int t = threadIdx.x % 4;
-    int begin[2], end[2];  // of the columns that see, or are seen by, the two rows
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
+    int begin[2], end[2];  // the columns that see, or are seen by, each of the two rows
+UNROLLED(r, 2) {
         const int64 i = row + 8 * r, all = turned ? a.queries : a.keys;
         const int64 low = turned && a.causal ? i : 0, high = !turned && a.causal && i + 1 < all ? i + 1 : all;
         begin[r] = low <= column ? 0 : low - column < 8 * tiles ? int(low - column) : 8 * tiles;
         end[r] = i >= (turned ? a.keys : a.queries) ? 0 : high - column < 8 * tiles ? int(high - column) : 8 * tiles;
     }
-#pragma unroll
-    for (int c = 0; c < tiles; c++) {
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
+UNROLLED(c, tiles) {
+UNROLLED(k, 4) {
             const int at = 8 * c + 2 * t + k % 2;
             s[c][k] = at >= begin[k / 2] && at < end[k / 2] ? s[c][k] * a.scale : -infinity<T>();
         }
     }
     if (!a.mask_kind) return;
     in_turn(s, [&](int c, float (&x)[4]) {
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
+UNROLLED(k, 4) {
             const int64 r = row + k / 2 * 8, at = column + 8 * c + 2 * t + k % 2;
             if (x[k] == -infinity<T>()) continue;
             x[k] = a.masked(x[k], mask + (turned ? at : r) * a.mask_step[2] + (turned ? r : at) * a.mask_step[3]);
@@ -165,8 +155,7 @@ __device__ __forceinline__ void drop(const Attention& a, int64 n, int64 row, int
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     in_turn(p, [&](int c, float (&x)[4]) {
         float f[4];
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
+UNROLLED(k, 4) {
             const int64 r = row + k / 2 * 8, at = column + 8 * c + 2 * t;
             if (turned) {
                 a.survive(n, at + k % 2, r - g % 4, f);
@@ -190,12 +179,10 @@ __device__ float across_lanes(float x, F merge) {
 template <int tiles>
 __device__ __forceinline__ void write(float* to, int64 length, int columns, int64 row, const float (&factor)[2],
                                       const float (&sum)[tiles][4]) {
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
+UNROLLED(r, 2) {
         if (row + 8 * r >= length) continue;
         float* const here = to + (row + 8 * r) * columns;
-#pragma unroll
-        for (int k = 0; k < 2 * tiles; k++) {
+UNROLLED(k, 2 * tiles) {
             const int column = k / 2 * 8 + threadIdx.x % 4 * 2 + k % 2;
             if (column < columns) here[column] = factor[r] * sum[k / 2][2 * r + k % 2];
         }
@@ -225,11 +212,9 @@ __device__ __forceinline__ void attend(const Attention& a, int64 jobs, Panel<STE
             float s[STEP / 8][4];
             mine.template multiply<full>(of_keys, s);
             score<false>(a, mask, row, first, s);
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
+UNROLLED(r, 2) {
                 float found = most[r];
-#pragma unroll
-                for (int c = 0; c < STEP / 4; c++) {
+UNROLLED(c, STEP / 4) {
                     const float x = s[c / 2][2 * r + c % 2];
                     if (x > found) found = x;
                 }
@@ -238,10 +223,8 @@ __device__ __forceinline__ void attend(const Attention& a, int64 jobs, Panel<STE
                 const float factor = exp(most[r] - shift);
                 most[r] = found;
                 total[r] *= factor;
-#pragma unroll
-                for (int m = 0; m < W / 4; m++) out[m / 2][2 * r + m % 2] *= factor;
-#pragma unroll
-                for (int c = 0; c < STEP / 4; c++) {
+UNROLLED(m, W / 4) out[m / 2][2 * r + m % 2] *= factor;
+UNROLLED(c, STEP / 4) {
                     float& x = s[c / 2][2 * r + c % 2];
                     x = exp(x - shift);
                     total[r] += x;
@@ -250,8 +233,7 @@ __device__ __forceinline__ void attend(const Attention& a, int64 jobs, Panel<STE
             if (a.dropout > 0) drop<false>(a, n, row, first, s);
             combine<full>(s, of_values, out);
         }
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
+UNROLLED(r, 2) {
             total[r] = across_lanes(total[r], [](float x, float y) { return x + y; });
             inverse[r] = total[r] == 0 ? 0 : 1 / total[r];
             const int64 i = row + 8 * r;
@@ -280,8 +262,7 @@ __device__ __forceinline__ void attend_backward_query(const Attention& a, int64 
         const Rows<W> mine(q + n * a.queries * a.width, a.queries, a.width, row);
         const Rows<W> given(g + n * a.queries * a.value_width, a.queries, a.value_width, row);
         float shift[2], inverse[2], mean[2], out[W / 8][4] = {};
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
+UNROLLED(r, 2) {
             const int64 i = row + 8 * r, at = n * a.queries + (i < a.queries ? i : a.queries - 1);
             shift[r] = statistics[2 * at], inverse[r] = statistics[2 * at + 1], mean[r] = delta[at];
         }
@@ -297,8 +278,7 @@ __device__ __forceinline__ void attend_backward_query(const Attention& a, int64 
             given.template multiply<full>(of_values, dp);
             score<false>(a, mask, row, first, s);
             if (a.dropout > 0) drop<false>(a, n, row, first, dp);
-#pragma unroll
-            for (int c = 0; c < STEP / 2; c++) {
+UNROLLED(c, STEP / 2) {
                 const int r = c % 4 / 2;
                 float& x = s[c / 4][c % 4];
                 x = exp(x - shift[r]) * inverse[r] * (dp[c / 4][c % 4] - mean[r]) * a.scale;
@@ -342,30 +322,25 @@ __device__ __forceinline__ void attend_backward_key(const Attention& a, int64 jo
                 keys.template multiply<full>(of_queries, p);
                 score<true>(a, mask, row, first, p);
                 const int t = threadIdx.x % 4;
-#pragma unroll
-                for (int c = 0; c < STEP / 2; c++) {
+UNROLLED(c, STEP / 2) {
                     const int at = c / 4 * 8 + 2 * t + c % 2;
                     float& x = p[c / 4][c % 4];
                     x = exp(x - shift[at]) * inverse[at];
                 }
                 if (dk) values.template multiply<full>(of_g, dp);
                 if (a.dropout > 0) {
-                    // dv is of weights times factors; the other one, of weights times (factors times products less
-                    // mean).
+                    // dv takes weights times factors, and dk takes weights times (factors times products less mean).
                     float factor[STEP / 8][4];
-#pragma unroll
-                    for (int c = 0; c < STEP / 2; c++) factor[c / 4][c % 4] = 1;
+UNROLLED(c, STEP / 2) factor[c / 4][c % 4] = 1;
                     drop<true>(a, n, row, first, factor);
-#pragma unroll
-                    for (int c = 0; c < STEP / 2; c++) {
+UNROLLED(c, STEP / 2) {
                         const int at = c / 4 * 8 + 2 * t + c % 2;
                         float &x = p[c / 4][c % 4], &d = dp[c / 4][c % 4], f = factor[c / 4][c % 4];
                         d = x * (f * d - mean[at]) * a.scale;
                         x *= f;
                     }
                 } else {
-#pragma unroll
-                    for (int c = 0; c < STEP / 2; c++) {
+UNROLLED(c, STEP / 2) {
                         const int at = c / 4 * 8 + 2 * t + c % 2;
                         dp[c / 4][c % 4] = p[c / 4][c % 4] * (dp[c / 4][c % 4] - mean[at]) * a.scale;
                     }
@@ -385,12 +360,12 @@ __device__ __forceinline__ void attend_backward_key(const Attention& a, int64 jo
 }
 
 // Kernels for widths up to W, through STEP rows of the other factor at a time.
-#define TENSOR_CORES(function, STEP, W, ...)                                \
-    const Attention a GIVEN;                                                \
-    __shared__ Panel<STEP, W> one, other;                                   \
-    if (fast)                                                               \
-        function<false>(a, jobs, one, other, q, k, v, __VA_ARGS__);         \
-    else                                                                    \
+#define TENSOR_CORES(function, STEP, W, ...)                        \
+    const Attention a GIVEN;                                        \
+    __shared__ Panel<STEP, W> one, other;                           \
+    if (fast)                                                       \
+        function<false>(a, jobs, one, other, q, k, v, __VA_ARGS__); \
+    else                                                            \
         function<true>(a, jobs, one, other, q, k, v, __VA_ARGS__);
 
 extern "C" __global__ void __launch_bounds__(128, 2) attention_32(ATTENTION_PARAMETERS, Bool fast, T* y, T* statistics) {
@@ -403,7 +378,7 @@ extern "C" __global__ void __launch_bounds__(128, 3) attention_128(ATTENTION_PAR
     TENSOR_CORES(attend, 32, 128, y, statistics)
 }
 
-#define BACKWARD_PARAMETERS                                                          ATTENTION_PARAMETERS, Bool fast, const T* statistics, const T* g, const T* delta
+#define BACKWARD_PARAMETERS ATTENTION_PARAMETERS, Bool fast, const T* statistics, const T* g, const T* delta
 extern "C" __global__ void __launch_bounds__(128, 2) attention_backward_query_32(BACKWARD_PARAMETERS, T* dq) {
     TENSOR_CORES(attend_backward_query, 32, 32, statistics, g, delta, dq)
 }

@@ -10,8 +10,8 @@
 
 const int THREADS = 256;
 
-// The position of a thread, and the columns and rows that its block works on next. A thread reads W columns at once; W = 1
-// if neighbours belong to one channel.
+// The position of a thread, and the columns and rows that its block works on next. A thread reads W columns at once; W
+// = 1 if neighbours belong to one channel.
 template <int W>
 struct ChannelTile {
     int64 outer, channels, inner, columns, tiles;
@@ -26,7 +26,8 @@ struct ChannelTile {
         columns = planes ? channels : channels * inner;
         tiles = planes ? channels : (columns + wide * W - 1) / (wide * W);
     }
-    // f(column, begin, end, piece) for the rows of this thread's first column, or -1 if it has none; all threads call it
+    // f(column, begin, end, piece) for the rows of this thread's first column, or -1 if it has none; all threads call
+    // it
     template <class F>
     __device__ void each(F f) const {
         const int64 step = (outer + pieces - 1) / pieces;
@@ -39,8 +40,9 @@ struct ChannelTile {
     }
     __device__ int64 first(int64 column) const { return planes ? column * inner : column; }
     __device__ int64 channel(int64 column) const { return planes ? column : quotient(column, inner); }
-    // f(places, count) for this thread's packs of a column, in the given rows: the indices of their first elements, several
-    // at a time so that they are loaded together; the last ones may be fewer, and the others are the first again
+    // f(places, count) for this thread's packs of a column, in the given rows: the indices of their first elements,
+    // several at a time so that they are loaded together; the last ones may be fewer, and the others are the first
+    // again
     template <int several, class F>
     __device__ void places(int64 column, int64 begin, int64 end, F f) const {
         const int64 start = planes ? lane : 0, width = planes ? inner : 1, down = deep * channels * inner;
@@ -49,8 +51,7 @@ struct ChannelTile {
         while (r < end) {
             int64 found[several];
             int count = 0;
-#pragma unroll
-            for (int k = 0; k < several; k++) {
+UNROLLED(k, several) {
                 found[k] = r < end ? place : found[0];
                 if (r >= end) continue;
                 count++;
@@ -82,10 +83,8 @@ struct ChannelTile {
         int turn = 1;
         places<several>(column, begin, end, [&](const int64 (&found)[several], int count) {
             decltype(load(0)) v[several];
-#pragma unroll
-            for (int k = 0; k < several; k++) v[k] = load(found[k]);
-#pragma unroll
-            for (int k = 0; k < several; k++) {
+UNROLLED(k, several) v[k] = load(found[k]);
+UNROLLED(k, several) {
                 if (k < count) add(v[k], part);
             }
             if (turn++ % (16 / several) == 0) flush();
@@ -102,10 +101,8 @@ struct ChannelTile {
     // f(k, j) for both sums over each of W columns
     template <class F>
     static __device__ void both(F f) {
-#pragma unroll
-        for (int k = 0; k < 2; k++) {
-#pragma unroll
-            for (int j = 0; j < W; j++) f(k, j);
+UNROLLED(k, 2) {
+UNROLLED(j, W) f(k, j);
         }
     }
     // f(i, count) for the sums of the pieces and columns of a channel: their index in partial, and their number of
@@ -202,8 +199,8 @@ struct Result {
 
 // Moments: with any center c, and d = x - c,
 //   mean = c + sum(d)/n,  m2 = sum(d^2) - sum(d)^2/n
-// c is the mean of the first four elements. If it is so far off that the difference would cancel, a second pass uses the
-// mean from the first one as its center.
+// c is the mean of the first four elements. If it is so far off that the difference would cancel, a second pass uses
+// the mean from the first one as its center.
 template <int W>
 __device__ void moments(const ChannelTile<W>& tile, const Result& result, const T* x, T* y, double* partial) {
     const bool aligned = is_aligned(x);
@@ -228,8 +225,7 @@ __device__ void moments(const ChannelTile<W>& tile, const Result& result, const 
                 }
             });
             bool settled = true;
-#pragma unroll
-            for (int j = 0; j < W; j++) {
+UNROLLED(j, W) {
                 const double shift = n > 0 ? total[0][j] / n : 0, square = shift * total[0][j];
                 m2[j] = total[1][j] - square;
                 middle[j] = center[j] + shift;
@@ -245,8 +241,7 @@ __device__ void moments(const ChannelTile<W>& tile, const Result& result, const 
         const bool one = tile.row == 0 && (tile.lane == 0 || !tile.planes);
         if (c < 0) return;
         if (partial) {
-#pragma unroll
-            for (int j = 0; j < W; j++) {
+UNROLLED(j, W) {
                 if (!one) continue;
                 partial[piece * tile.columns + c + j] = middle[j];
                 partial[(tile.pieces + piece) * tile.columns + c + j] = m2[j];
@@ -255,10 +250,8 @@ __device__ void moments(const ChannelTile<W>& tile, const Result& result, const 
             const Coefficients by = result(tile.channel(c), middle[0], m2[0] / n, one);
             tile.template places<4>(c, begin, end, [&](const int64 (&found)[4], int count) {
                 T v[4];
-#pragma unroll
-                for (int k = 0; k < 4; k++) v[k] = x[found[k]];
-#pragma unroll
-                for (int k = 0; k < 4; k++) {
+UNROLLED(k, 4) v[k] = x[found[k]];
+UNROLLED(k, 4) {
                     if (k < count) y[found[k]] = by.standard(v[k]);
                 }
             });
@@ -279,7 +272,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) batch_norm_packs(int64 oute
     moments(ChannelTile<WIDE>(outer, channels, inner, wide, pieces, false), Result(), x, nullptr, partial);
 }
 
-// The moments of a channel from those of its pieces and columns, one warp per channel (Chan, Golub and LeVeque 1979):
+// The moments of a channel, merged over its pieces and columns by one warp (Chan, Golub and LeVeque 1979):
 //   mean = sum of n_p mean_p / n,  m2 = sum of m2_p + n_p (mean_p - mean)^2
 extern "C" __global__ void batch_norm_merge(TILE_PARAMETERS,
                                             const T* gamma, const T* beta, double eps, T* mean, T* var,
@@ -350,10 +343,8 @@ __device__ void derivatives(const ChannelTile<W>& tile, const Derivative& deriva
             if (!dx) return;
             tile.template places<4>(c, begin, end, [&](const int64 (&found)[4], int count) {
                 Both<W> v[4];
-#pragma unroll
-                for (int k = 0; k < 4; k++) v[k] = load(found[k]);
-#pragma unroll
-                for (int k = 0; k < 4; k++) {
+UNROLLED(k, 4) v[k] = load(found[k]);
+UNROLLED(k, 4) {
                     const T x = v[k].x.v[0], g = v[k].g.v[0];
                     if (k < count) dx[found[k]] = given ? g * by.scale : by.derivative(x, g);
                 }
@@ -395,8 +386,9 @@ extern "C" __global__ void batch_norm_merge_sums(TILE_PARAMETERS, Bool given, co
 
 // ---- maps -------------------------------------------------------------------------------------------------------------
 
-// y = f(x, g) with the coefficients of each channel. A thread works on four rows of W neighbours: of one channel, or, if
-// inner = 1, of W channels. It begins at the end, which has just been read for the sums and may still be in the cache.
+// y = f(x, g) with the coefficients of each channel. A thread works on four rows of W neighbours: of one channel, or,
+// if inner = 1, of W channels. It begins at the end, which has just been read for the sums and may still be in the
+// cache.
 template <int W, class F>
 __device__ void apply(int64 outer, int64 channels, int64 inner, const T* x, const T* g, const T* by, T* y, F f) {
     const bool aligned = is_aligned(x) && is_aligned(g) && is_aligned(y);
@@ -406,21 +398,18 @@ __device__ void apply(int64 outer, int64 channels, int64 inner, const T* x, cons
         const int64 c = inner == 1 ? column : quotient(column, inner), first = rows * 4 * channels * inner + column;
         const int count = outer - rows * 4 < 4 ? int(outer - rows * 4) : 4;
         Pack<W> v[4], w[4], of[4];
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
+UNROLLED(k, 4) {
             const int64 place = first + (k < count ? k * channels * inner : 0);
             v[k] = Pack<W>::load(x + place, aligned);
             w[k] = g ? Pack<W>::load(g + place, aligned) : v[k];
         }
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
+UNROLLED(k, 4) {
             if (inner == 1)
                 of[k] = Pack<W>::load(by + k * channels + c, true);
             else
                 for (int j = 0; j < W; j++) of[k].v[j] = by[k * channels + c];
         }
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
+UNROLLED(k, 4) {
             if (k >= count) break;
             for (int j = 0; j < W; j++)
                 v[k].v[j] = f(v[k].v[j], w[k].v[j], Coefficients{of[0].v[j], of[1].v[j], of[2].v[j], of[3].v[j]});

@@ -1,39 +1,41 @@
-// Block groups: the blocks that take the same samples of a recurrent layer through its steps, and what they compute together.
+// Block groups: blocks that take the same samples of a recurrent layer through its steps, and divide its units.
 //
-// A group takes its samples through all steps, or through a single step whose product was computed before. It is one
-// block; or a cluster, whose blocks write to each other's shared memory; or a cooperative grid, whose blocks exchange
-// everything through the GPU's memory. Each block has some of the units, with the columns of all their gates. It keeps
-// its part of W in shared memory, or a block that is alone reads W from the cache. Three times in a step the blocks of a
-// group may have to wait for each other: for the sums of a norm, for those of the norm of c, and for h.
+// A block group is one block, a block cluster, or a cooperative grid. The blocks of a cluster write to each other's
+// shared memory; the blocks of a grid exchange everything through the GPU's memory. A group takes its samples through
+// all steps, or through a single step whose product was computed before. Each block has some of the units, with the
+// columns of all their gates. It keeps its part of W in shared memory; a block that is alone may read W from the cache
+// instead. In each step, the blocks may have to wait for each other three times: for the sums of a norm, for the
+// sums of the norm of c, and for h.
 
 enum { ALONE, CLUSTER, GRID };
 
-// What a block contributes to a sum over a row
+// A block's part of two sums over a row
 struct alignas(16) Pair {
     double first, second;
 };
 
-// The blocks of a group, as minigrad/cuda/recurrent.py divides the units among them, and the memory of one of them. A row
-// of a block has the columns of its units, gate by gate.
+// A block group as `Plan` in minigrad/cuda/recurrent.py lays it out, seen by one thread of one of its blocks. A row of
+// a block has the columns of its units, gate by gate.
 struct BlockGroup {
-    int kind, size;     // what its blocks are to each other, and how many they are
-    int units;          // of each block; the last ones may have fewer, or none
-    int samples;        // that it takes through the steps at a time
-    int lanes;          // threads that work on a sample: a warp or a block
-    int width;          // samples that a product takes at a time
-    int wide;           // threads that work on neighbouring columns of a product
-    int chunk, stride;  // rows of W that a product takes at a time, in packs, and from one sample's factors to the next's
-    int buffer;         // from the factors of a step to those of the next, which other blocks may write meanwhile
-    const T* w;         // the part of W in shared memory, or W in the cache; null if the product is given
-    Bool resident;      // which of the two
-    T *factors, *parts; // of products: what W is multiplied by, and sums of some of the threads
-    T* own;             // rows of the block, or null: then they are parts of the rows of an array
-    Pair* sums;         // [samples, SUMS, size]
-    int* arrived;       // blocks of a grid at its barriers
-    int turn, rank;     // barriers of a grid so far, and the number of this block
-    int begin, count;   // the first of its units, and how many they are
-    int lane, slot, slots;  // of this thread among those of its sample, and of its sample among those at a time
-    int column, row, rows;    // the first packs of this thread in a product, and the distance to its next row
+    int kind, size;      // the kind of group, and the number of its blocks
+    int units;           // units of a block; the last blocks may have fewer, or none
+    int samples;         // samples that it takes through the steps at a time
+    int lanes;           // threads that work on a sample: a warp or a block
+    int width;           // samples that a product takes at a time
+    int wide;            // threads that work on neighbouring columns of a product
+    int chunk, stride;   // packs of rows of W that a product takes at a time; distance between two samples' factors
+    int buffer;          // distance to the factors of the next step, which other blocks may write meanwhile
+    const T* w;          // the part of W in shared memory, or W in the cache; null if the product is given
+    Bool resident;       // whether w is in shared memory
+    T *factors, *parts;  // the numbers that products multiply by W, and sums of some of their threads
+    T* own;              // rows of the block in shared memory; if null, they are parts of the rows of an array
+    Pair* sums;          // [samples, SUMS, size]
+    int* arrived;        // counts the blocks of a grid at its barriers
+    int turn, rank;      // barriers of a grid so far, and the number of this block
+    int begin, count;    // the first of the block's units, and their number
+    int lane;            // this thread's number among the lanes of its sample
+    int slot, slots;     // the number of its sample among the samples at a time, and how many they are
+    int column, row, rows;  // the first packs of this thread in a product, and the distance to its next row
 
     __device__ void place(int hidden) {
         turn = 0, rank = blockIdx.x % size;
@@ -42,7 +44,7 @@ struct BlockGroup {
         column = threadIdx.x % wide, row = threadIdx.x / wide, rows = blockDim.x / wide;
     }
 
-    // Waits for the group, and then sees what all its threads have written
+    // Waits for all threads of the group, and then sees everything they have written
     __device__ void wait() {
         if (kind == GRID) {
             wait_for_grid(arrived, ++turn);
@@ -74,7 +76,7 @@ struct BlockGroup {
         }
     }
 
-    // Gives the other blocks what this one contributes to sum k of a sample; the lanes of the sample call it.
+    // Gives the other blocks this block's part of sum k of a sample; the lanes of the sample call it.
     __device__ void give(int s, int k, const Pair& sum) const {
         Pair& mine = sums[(s * SUMS + k) * size + rank];
         if (kind == CLUSTER) {
@@ -84,7 +86,7 @@ struct BlockGroup {
         }
     }
 
-    // total[2] becomes the sum of what f(block, its contribution, total) adds, the same in all lanes.
+    // total[2] becomes the sum of the terms that f(block, its part, total) adds, the same in all lanes.
     template <class F>
     __device__ void add_blocks(int s, int k, double* total, F f) const {
         int spread = 1;
@@ -149,8 +151,7 @@ __device__ void load_factors(const BlockGroup& group, int k, int begin, int end,
     __syncthreads();
     for (int i = begin + threadIdx.x; i < end; i += blockDim.x) {
         Pack<WIDE> x[S] = {};
-#pragma unroll
-        for (int s = 0; s < S; s++) {
+UNROLLED(s, S) {
             const T* from = row(s);
             if (!from) continue;
             if (is_aligned(from) && (i + 1) * WIDE <= k) {
@@ -159,14 +160,13 @@ __device__ void load_factors(const BlockGroup& group, int k, int begin, int end,
                 for (int e = 0; e < WIDE && i * WIDE + e < k; e++) x[s].v[e] = from[i * WIDE + e];
             }
         }
-#pragma unroll
-        for (int s = 0; s < S; s++) *(Pack<WIDE>*)(group.factors + s * group.stride + (i - begin) * WIDE) = x[s];
+UNROLLED(s, S) *(Pack<WIDE>*)(group.factors + s * group.stride + (i - begin) * WIDE) = x[s];
     }
     __syncthreads();
 }
 
-// v[count] is added up over the lanes of a warp whose numbers differ in the bits from `distance` on: each of them adds up
-// half of the numbers and leaves the others to its partner. Stores the sums by store(place in v, sum).
+// Adds up v[count] over the lanes of a warp whose numbers differ in the bits from `distance` on: each lane adds up
+// half of v and leaves the other half to its partner. store(place in v, sum) gets the sums.
 template <int count, class Store>
 __device__ inline void fold(T (&v)[count], int distance, int place, Store store) {
     if constexpr (count == 1) {
@@ -177,8 +177,7 @@ __device__ inline void fold(T (&v)[count], int distance, int place, Store store)
     } else {
         const bool upper = threadIdx.x & distance;
         T half[count / 2];
-#pragma unroll
-        for (int k = 0; k < count / 2; k++) {
+UNROLLED(k, count / 2) {
             const T given = upper ? v[k] : v[k + count / 2], held = upper ? v[k + count / 2] : v[k];
             half[k] = held + __shfl_xor_sync(~0u, given, distance);
         }
@@ -188,9 +187,9 @@ __device__ inline void fold(T (&v)[count], int distance, int place, Store store)
 
 // store(s, c, sum over i of factors[s, i] matrix[i, c]) for S samples, i < k and c < n. The rows of the matrix begin at
 // multiples of 16 bytes, their number is a multiple of a pack, and factors beyond k are 0. Neighbouring threads read
-// neighbouring packs of columns, and each pack once for all S samples. A column's sum is divided among blockDim.x / wide
-// threads, each of which requests AHEAD packs of rows before it uses the first, as a cache takes hundreds of cycles to
-// answer. The order of summation depends on k, n and the size of the block alone.
+// neighbouring packs of columns, and each pack once for all S samples. A column's sum is divided among blockDim.x /
+// wide threads, each of which requests AHEAD packs of rows before it uses the first, as a cache takes hundreds of
+// cycles to answer. The order of summation depends on k, n and the size of the block alone.
 template <int S, int AHEAD, class Load, class Store>
 __device__ void multiply(const BlockGroup& group, int k, int n, const T* matrix, const T* factors, Load load, Store store) {
     const int packs = (n + WIDE - 1) / WIDE, rows = (k + WIDE - 1) / WIDE;
@@ -204,15 +203,11 @@ __device__ void multiply(const BlockGroup& group, int k, int n, const T* matrix,
 #pragma unroll(AHEAD)
         for (int i = begin + group.row; i < end; i += group.rows) {
             Pack<WIDE> w[WIDE];
-#pragma unroll
-            for (int e = 0; e < WIDE; e++) w[e] = column[(i * WIDE + e) * packs];
-#pragma unroll
-            for (int s = 0; s < S; s++) {
+UNROLLED(e, WIDE) w[e] = column[(i * WIDE + e) * packs];
+UNROLLED(s, S) {
                 const Pack<WIDE> f = row[s * (group.stride / WIDE) + i - begin];
-#pragma unroll
-                for (int e = 0; e < WIDE; e++) {
-#pragma unroll
-                    for (int v = 0; v < WIDE; v++) sum[s * WIDE + v] += f.v[e] * w[e].v[v];
+UNROLLED(e, WIDE) {
+UNROLLED(v, WIDE) sum[s * WIDE + v] += f.v[e] * w[e].v[v];
                 }
             }
         }
@@ -235,7 +230,7 @@ __device__ void multiply(const BlockGroup& group, int k, int n, const T* matrix,
     __syncthreads();
 }
 
-// The same for all samples of a group: row(s) are factors of a grid, whose blocks load them themselves.
+// The same for all samples of a group. The blocks of a grid load their factors row(s) themselves.
 template <int S, class Row, class Store>
 __device__ void multiply_all(const BlockGroup& group, int k, int n, const T* factors, int count, Row row, Store store) {
     for (int first = 0; first < count; first += S) {
@@ -266,8 +261,8 @@ __device__ void multiply_all(const BlockGroup& group, int k, int n, const T* fac
 
 // ---- one row, normalized by a group ------------------------------------------------------------------------------------
 
-// The mean of a block's columns x(g, j) in [begin, end), and the sum of their squared distances from it; 0 and the sum
-// of squares if the norm is not centered. With any center c near the mean, and d = x - c:
+// The mean of a block's columns x(g, j) in [begin, end), and the sum of their squared distances from it; 0 and the
+// sum of squares if the norm is not centered. With any center c near the mean, and d = x - c:
 //     mean = c + sum(d)/n,  sum of squared distances = sum(d^2) - sum(d)^2/n
 // c is the mean of a few elements. If it is so far off that the difference would cancel, a second pass uses the mean
 // from the first one as its center.
@@ -303,8 +298,9 @@ __device__ Pair moments(const Layer& r, const BlockGroup& group, int gates, int 
     }
 }
 
-// The statistics of columns [begin, end) from the moments of all blocks: with any center c, and d = mean - c of a block
-// of n columns, the sum of squared distances from c is the sum of squares + n d^2. c is the mean of a block that has some.
+// The statistics of columns [begin, end) from the moments of all blocks: with any center c, and d = mean - c of a
+// block of n columns, the sum of squared distances from c is the sum of squares + n d^2. c is the mean of a block with
+// columns.
 __device__ inline Kept merge(const Layer& r, const BlockGroup& group, int s, int k, int gates, int begin, int end, int owner,
                              double eps) {
     const int width = end - begin;

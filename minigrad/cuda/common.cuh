@@ -6,9 +6,12 @@ typedef unsigned char Bool;  // a byte, 0 or 1
 typedef ELEMENT T;
 
 // for (int64 i : this thread's elements of n in all): any grid covers any n
-#define FOR_EACH(i, n)                                                                               \
+#define FOR_EACH(i, n)                                                                                           \
     for (int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x, step_ = (int64)gridDim.x * blockDim.x; i < (n); \
          i += step_)
+
+// for (int k : 0, 1, ..., n - 1), unrolled
+#define UNROLLED(k, n) _Pragma("unroll") for (int k = 0; k < (n); k++)
 
 template <class T>
 struct Traits {  // integers are added and multiplied as unsigned, whose overflow is defined
@@ -114,7 +117,8 @@ __device__ inline void wait_for_grid(int* arrived, int turn) {
 // ---- sums over threads and rows ---------------------------------------------------------------------------------------
 
 // A team is a run of `lanes` threads, a power of two, that works on one row. sum[count] becomes its sum over the team,
-// bitwise equal in all of its threads. Teams larger than a warp use shared memory, so all threads of a block must call it.
+// bitwise equal in all of its threads. Teams larger than a warp use shared memory, so all threads of a block must call
+// it.
 template <int count>
 __device__ void team_sum(int lanes, double* sum) {
     for (int distance = (lanes < 32 ? lanes : 32) / 2; distance > 0; distance /= 2) {
@@ -147,8 +151,8 @@ __device__ double block_sum(double s) {
     return sums[0];
 }
 
-// total[count] += what f(e, part) adds to part[count], for e = begin, begin + step, ... below end; a few terms are summed
-// in T, then these sums in double. I is the type of e.
+// total[count] += what f(e, part) adds to part[count], for e = begin, begin + step, ... below end; a few terms are
+// summed in T, then these sums in double. I is the type of e.
 template <class I>
 struct Index {
     typedef I Type;
@@ -163,18 +167,18 @@ __device__ inline void add_up(typename Index<I>::Type begin, typename Index<I>::
     }
 }
 
-// W neighbours, which one instruction reads or writes if they are aligned
-template <int W>
-struct alignas(W * sizeof(T)) Pack {
-    T v[W];
+// W neighbours of type R, which one instruction reads or writes if they are aligned
+template <int W, class R = T>
+struct alignas(W * sizeof(R) < 16 ? W * sizeof(R) : 16) Pack {
+    R v[W];
 
-    static __device__ Pack load(const T* p, bool aligned) {
+    static __device__ Pack load(const R* p, bool aligned) {
         if (aligned) return *(const Pack*)p;
         Pack x;
         for (int k = 0; k < W; k++) x.v[k] = p[k];
         return x;
     }
-    __device__ void store(T* p, bool aligned) const {
+    __device__ void store(R* p, bool aligned) const {
         if (aligned) {
             *(Pack*)p = *this;
         } else {
@@ -193,7 +197,7 @@ __device__ inline bool is_aligned(const void* p) { return (uint64)p % 16 == 0; }
 // x rounded to TF32: 10 bits of fraction, ties away from zero
 __device__ inline unsigned tf32(float x) {
     unsigned bits = 0;
-#if __CUDA_ARCH__ >= 800  // nothing is launched that calls them on older GPUs
+#if __CUDA_ARCH__ >= 800  // kernels that call these functions are not launched on older GPUs
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
 #endif
     return bits;
@@ -219,21 +223,21 @@ struct Factor {
     unsigned big[count], small[count];
 
     __device__ explicit Factor(const float (&x)[count]) {
-#pragma unroll
-        for (int k = 0; k < count; k++) {
+UNROLLED(k, count) {
             if (!full) {
                 big[k] = tf32(x[k]);
                 continue;
             }
-            // Half as many instructions; of NaN, it is `small` that remains NaN.
+            // This takes half as many instructions as two calls of tf32. If x is NaN, `small` remains NaN.
             big[k] = (__float_as_uint(x[k]) + 0x1000) & 0xffffe000;
             small[k] = __float_as_uint(x[k] - __uint_as_float(big[k])) & 0xffffe000;
         }
     }
 };
-// c += a b. The product of the small parts is left out: it is below the rounding errors of float32. As tensor cores cut
-// sums off instead of rounding them, in full precision longer sums are added up outside: Ootomo and Yokota, 2022,
-// "Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance".
+// c += a b. The product of the small parts is left out: it is below the rounding errors of float32. Tensor cores
+// truncate sums instead of rounding them, so in full precision longer sums are added up outside them: Ootomo and
+// Yokota, 2022, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak
+// performance".
 template <bool full>
 __device__ inline void multiply_add(const Factor<full, 4>& a, const Factor<full, 2>& b, float (&c)[4]) {
     if (!full) return multiply_tf32(a.big, b.big, c);
@@ -241,8 +245,7 @@ __device__ inline void multiply_add(const Factor<full, 4>& a, const Factor<full,
     multiply_tf32(a.small, b.big, sum);
     multiply_tf32(a.big, b.small, sum);
     multiply_tf32(a.big, b.big, sum);
-#pragma unroll
-    for (int k = 0; k < 4; k++) c[k] += sum[k];
+UNROLLED(k, 4) c[k] += sum[k];
 }
 #endif
 

@@ -2,8 +2,8 @@
 // x, is never stored: its elements are read from x as needed.
 //
 // A block computes a tile of rows (outputs) by columns (positions) and steps through the terms of these sums DEPTH at a
-// time: both factors are loaded into registers while the previous ones are multiplied, then stored in shared memory. One
-// thread sums an element of the result, term by term, whatever the tile, so its bits depend on no other sample.
+// time: both factors are loaded into registers while the previous ones are multiplied, then stored in shared memory.
+// One thread sums an element of the result, term by term, whatever the tile, so its bits depend on no other sample.
 // `windows.py` ensures that sizes are below 2^31; offsets in memory are 64 bits.
 
 #if FLOATING
@@ -25,18 +25,13 @@ struct Tile {
     template <class L, class R>
     static __device__ void multiply(const L& left, const R& right, T (&sum)[M][N]) {
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-#pragma unroll
-        for (int k = 0; k < DEPTH; k++) {
+UNROLLED(k, DEPTH) {
             Pack<WIDE> u[M / WIDE];
             T v[N];
-#pragma unroll
-            for (int i = 0; i < M / WIDE; i++) u[i] = left[k][warp * (M / WIDE) + i];
-#pragma unroll
-            for (int j = 0; j < N; j++) v[j] = right[k][lane + 32 * j];
-#pragma unroll
-            for (int i = 0; i < M; i++) {
-#pragma unroll
-                for (int j = 0; j < N; j++) sum[i][j] += u[i / WIDE].v[i % WIDE] * v[j];
+UNROLLED(i, M / WIDE) u[i] = left[k][warp * (M / WIDE) + i];
+UNROLLED(j, N) v[j] = right[k][lane + 32 * j];
+UNROLLED(i, M) {
+UNROLLED(j, N) sum[i][j] += u[i / WIDE].v[i % WIDE] * v[j];
             }
         }
     }
@@ -46,8 +41,8 @@ typedef Tile<4, 2, 4> Narrow;
 const int RESIDENT = sizeof(T) == 4 ? 2 : 1;  // wide tiles that a multiprocessor's registers hold
 
 #if SINGLE
-// The same tile on tensor cores, with factors in TF32: a warp has 16 rows by a part of the columns, and a thread what
-// `multiply_tf32` leaves it of them.
+// The same tile on tensor cores, with factors in TF32: a warp has 16 rows by a part of the columns, and a thread the
+// elements of them that `multiply_tf32` gives it.
 template <class S>
 struct Fast {
     static const int THREADS = S::THREADS, ROWS = S::ROWS, COLUMNS = S::COLUMNS, LEFT = S::LEFT, RIGHT = S::RIGHT;
@@ -110,9 +105,10 @@ struct Counter {
     }
 };
 
-// sum[M, N] += left[ROWS, depth] right[depth, COLUMNS]. read(a, b) loads this thread's part of the next DEPTH terms: the
-// i-th element of a is row t / DEPTH + i THREADS / DEPTH, term t % DEPTH. The same holds for b if terms are contiguous
-// (`together`) in memory; otherwise its i-th element is column t % COLUMNS, term t / COLUMNS + i THREADS / COLUMNS.
+// sum[M, N] += left[ROWS, depth] right[depth, COLUMNS]. read(a, b) loads this thread's part of the next DEPTH terms:
+// the i-th element of a is row t / DEPTH + i THREADS / DEPTH, term t % DEPTH. The same holds for b if terms are
+// contiguous (`together`) in memory; otherwise its i-th element is column t % COLUMNS, term t / COLUMNS + i THREADS /
+// COLUMNS.
 template <class S, bool together, class F>
 __device__ void multiply(int64 steps, F read, T (&sum)[S::M][S::N]) {
     __shared__ Pack<WIDE> left[DEPTH][(S::ROWS + S::PAD_LEFT) / WIDE];
@@ -122,13 +118,11 @@ __device__ void multiply(int64 steps, F read, T (&sum)[S::M][S::N]) {
     if (steps > 0) read(a, b);
     for (int64 step = 0; step < steps; step++) {
         __syncthreads();
-#pragma unroll
-        for (int i = 0; i < S::LEFT; i++) {
+UNROLLED(i, S::LEFT) {
             const int row = t / DEPTH + i * (S::THREADS / DEPTH);
             left[t % DEPTH][row / WIDE].v[row % WIDE] = a[i];
         }
-#pragma unroll
-        for (int i = 0; i < S::RIGHT; i++) {
+UNROLLED(i, S::RIGHT) {
             if (together)
                 right[t % DEPTH][t / DEPTH + i * (S::THREADS / DEPTH)] = b[i];
             else
@@ -142,8 +136,8 @@ __device__ void multiply(int64 steps, F read, T (&sum)[S::M][S::N]) {
 
 // ---- the result, and the gradient of x ------------------------------------------------------------------------------
 
-// One axis: the elements of the result, and which taps of the window apply to which elements of the source. Element u
-// of the result has the index first + u apart, tap t has the index tap + t tap_step, and together they read the
+// One axis: the elements of the result, and which taps of the window apply to which elements of the source. Element
+// u of the result has the index first + u apart, tap t has the index tap + t tap_step, and together they read the
 // element start + u move + t delta of the source.
 struct Axis {
     int first, apart, count, start, move, tap, taps, tap_step, delta;
@@ -217,14 +211,12 @@ __device__ void correlate(const Sizes& at, const T* source, const T* w, const T*
         Counter right(t / S::COLUMNS, S::THREADS / S::COLUMNS, channels, v.taps, h.taps);
         const auto read = [&](T* a, T* b) {
             const T* p = weights + left.d0 * channel_step + left.d1 * v.tap_step * at.kernel_w + left.d2 * h.tap_step;
-#pragma unroll
-            for (int i = 0; i < S::LEFT; i++) {
+UNROLLED(i, S::LEFT) {
                 const int64 row = first_row + t / DEPTH + i * (S::THREADS / DEPTH);
                 a[i] = left.inside() && row < outputs ? p[row * row_step] : T(0);
             }
             left.advance();
-#pragma unroll
-            for (int i = 0; i < S::RIGHT; i++) {
+UNROLLED(i, S::RIGHT) {
                 const int y = start_h + right.d1 * v.delta, x = start_w + right.d2 * h.delta;
                 const bool in =
                     there && right.inside() && unsigned(y) < unsigned(height) && unsigned(x) < unsigned(width);
@@ -236,15 +228,13 @@ __device__ void correlate(const Sizes& at, const T* source, const T* w, const T*
         multiply<S, false>(((int64)channels * v.taps * h.taps + DEPTH - 1) / DEPTH, read, sum);
 
         const int64 row = first_row + S::first_row(t);
-#pragma unroll
-        for (int j = 0; j < S::N; j++) {
+UNROLLED(j, S::N) {
             const int64 column = first_column + S::column(t, j);
             if (column >= places) continue;
             const Counter to(column, 0, at.batch, v.count, h.count);
             T* result = out + (((int64)to.d0 * at.groups + group) * outputs + row) * out_plane +
                         (v.first + (int64)to.d1 * v.apart) * columns + h.first + to.d2 * h.apart;
-#pragma unroll
-            for (int i = 0; i < S::M; i++) {
+UNROLLED(i, S::M) {
                 if (row + i * S::NEXT_ROW >= outputs) continue;
                 result[i * S::NEXT_ROW * out_plane] =
                     bias ? sum[i][j] + bias[(int64)group * outputs + row + i * S::NEXT_ROW] : sum[i][j];
@@ -253,9 +243,9 @@ __device__ void correlate(const Sizes& at, const T* source, const T* w, const T*
     }
 }
 
-#define CONV2D_PARAMETERS \
+#define CONV2D_PARAMETERS                                                                                  \
     Extent x_shape, Extent w_shape, Extent y_shape, Extent at, const T* x, const T* w, const T* bias, T* y
-#define BACKWARD_DATA_PARAMETERS \
+#define BACKWARD_DATA_PARAMETERS                                                             \
     Extent x_shape, Extent w_shape, Extent y_shape, Extent at, const T* g, const T* w, T* dx
 #define SIZES Sizes(x_shape, w_shape, y_shape, at)
 
@@ -293,8 +283,8 @@ extern "C" __global__ void __launch_bounds__(128) conv2d_backward_data_narrow_tf
 
 // dw[o, c, i, j] = sum over n, p, q of g[n, o, p, q] x[n, c, p stride - top + i dilation, ...]
 // dbias[o] = sum over n, p, q of g[n, o, p, q]
-// The positions n, p, q are split into `pieces`, whose sums are the rows of partial[pieces, size of dw + size of dbias].
-// dbias is computed like dw for an extra channel whose elements are 1.
+// The positions n, p, q are split into `pieces`, whose sums are the rows of partial[pieces, size of dw + size of
+// dbias]. dbias is computed like dw for an extra channel whose elements are 1.
 template <class S>
 __device__ void correlate_weight(const Sizes& at, int64 pieces, Bool with_bias, const T* x, const T* g, T* partial) {
     struct Column {
@@ -335,13 +325,11 @@ __device__ void correlate_weight(const Sizes& at, int64 pieces, Bool with_bias, 
             const T* given = g + image * at.outputs * positions + place;
             const T* from = x + image * at.channels * plane;
             const int start_h = at_position.d1 * at.stride_h, start_w = at_position.d2 * at.stride_w;
-#pragma unroll
-            for (int i = 0; i < S::LEFT; i++) {
+UNROLLED(i, S::LEFT) {
                 const int64 row = first_row + t / DEPTH + i * (S::THREADS / DEPTH);
                 a[i] = there && row < at.outputs ? given[row * positions] : T(0);
             }
-#pragma unroll
-            for (int i = 0; i < S::RIGHT; i++) {
+UNROLLED(i, S::RIGHT) {
                 const Column c = table[t / DEPTH + i * (S::THREADS / DEPTH)];
                 const int y = start_h + c.row, v = start_w + c.column;
                 const bool in =
@@ -356,13 +344,11 @@ __device__ void correlate_weight(const Sizes& at, int64 pieces, Bool with_bias, 
 
         T* const to = partial + piece * size;
         const int64 row = first_row + S::first_row(t);
-#pragma unroll
-        for (int i = 0; i < S::M; i++) {
+UNROLLED(i, S::M) {
             const int down = i * S::NEXT_ROW;
             const int64 output = (int64)group * at.outputs + row + down;
             if (row + down >= at.outputs) continue;
-#pragma unroll
-            for (int j = 0; j < S::N; j++) {
+UNROLLED(j, S::N) {
                 const int64 k = first_column + S::column(t, j);
                 if (k < depth)
                     to[output * depth + k] = sum[i][j];
@@ -373,7 +359,7 @@ __device__ void correlate_weight(const Sizes& at, int64 pieces, Bool with_bias, 
     }
 }
 
-#define BACKWARD_WEIGHT_PARAMETERS                                                                               \
+#define BACKWARD_WEIGHT_PARAMETERS                                                                                   \
     Extent x_shape, Extent w_shape, Extent y_shape, Extent at, int64 pieces, Bool with_bias, const T* x, const T* g, \
     T* partial
 

@@ -1,8 +1,9 @@
 // Elementwise kernels: every function of the table in cext/kernels/functions.inc, where, copy and fill. The macros
 // UNARY_FUNCTIONS and BINARY_FUNCTIONS contain the rows of the table that exist for T.
 //
-// An operation's number is the same for all threads, so a single kernel contains all of them; it branches once for all
-// elements that a thread has loaded, before it stores them, and so each function is compiled only once.
+// One kernel contains all operations, since the number of the operation is the same for all threads. It branches on the
+// number once, after a thread has loaded its elements and before it stores the results, so each function is compiled
+// once.
 
 // ---- functions that the table uses and CUDA lacks ---------------------------------------------------------------------
 
@@ -31,7 +32,7 @@ __device__ inline T floor_divide(T a, T b) {
     const T exact = (a - r) / b, q = r != 0 && (r < 0) != (b < 0) ? exact - 1 : exact;
     return q == 0 ? copysign(T(0), a / b) : rint(q);
 }
-// CUDA's overflows for the largest number and another that does not change it.
+// CUDA's hypot overflows if one number is the largest float, even if the other is too small to change the result.
 __device__ inline T hypotenuse(T a, T b) {
     a = fabs(a), b = fabs(b);
     const T larger = a > b ? a : b, smaller = a > b ? b : a;  // NaN is the smaller or both
@@ -67,23 +68,18 @@ __device__ inline T power(T a, T b) {
 
 typedef Traits<T>::Wrapping W;
 
-// Where the elements of the arrays of a kernel are. The host drops axes of length one, and merges axes that are one axis
-// in all arrays. `axis` says which axis of the strides each axis is.
+// The shape of a kernel's arrays. The host drops axes of length one, and merges axes that are one axis in all arrays.
+// `axis` holds the place of each remaining axis among the strides.
 struct Layout {
     int64 n, packed;  // the first `packed` elements may be read in packs, if the addresses are aligned
     int axes, linear;  // bit k: in array k, 0 being y, the elements are one stride apart from the first to the last
     const Extent &shape, &axis;
 };
 
-template <class R, int P>
-struct alignas(P * sizeof(R)) Several {
-    R v[P];
-};
-
 const int PACK = WIDE < 4 ? WIDE : 4;  // elements that one instruction reads or writes
 const int FLIGHT = 4;  // packs that a thread loads before it uses the first, so that many are on their way at once
-typedef Several<T, PACK> Elements;
-typedef Several<Bool, PACK> Bits;
+typedef Pack<PACK> Elements;
+typedef Pack<PACK, Bool> Bits;
 
 struct Nothing {  // no operand
     typedef Bool Element;
@@ -126,17 +122,15 @@ struct Array {
         }
         return (R*)((char*)p + offset + i * step.n[at.axis.n[8 - at.axes]]);
     }
-    // found[k] = the address of element first + k * stride, or that of the first for k >= count
+    // found[k] = the address of element first + k * stride, or for k >= count of the first element
     __device__ void find(const Layout& at, int64 first, int stride, int count, R* (&found)[FLIGHT]) const {
         if (linear) {
             const int64 distance = stride * last;
-#pragma unroll
-            for (int k = 0; k < FLIGHT; k++) found[k] = (R*)((char*)p + first * last + (k < count ? k * distance : 0));
+UNROLLED(k, FLIGHT) found[k] = (R*)((char*)p + first * last + (k < count ? k * distance : 0));
             return;
         }
         R* const start = place(at, first);
-#pragma unroll
-        for (int k = 0; k < FLIGHT; k++) found[k] = start;
+UNROLLED(k, FLIGHT) found[k] = start;
         if (count <= 1) return;
 #pragma unroll 1
         for (int turn = 1; turn < FLIGHT; turn++) {  // through the last place, since registers have no index
@@ -151,20 +145,19 @@ struct Array {
 template <class A, int P>
 struct Operand {
     typedef typename A::Element R;
-    Several<R, P> pack[FLIGHT];
+    Pack<P, R> pack[FLIGHT];
 
     __device__ void load(const A& array, const Layout& at, int64 first, int stride, int count, bool packed) {
         if constexpr (A::present) {
             const R* place[FLIGHT];
             array.find(at, first, stride, count, place);
-#pragma unroll
-            for (int k = 0; k < FLIGHT; k++) {
+UNROLLED(k, FLIGHT) {
                 if (!packed) {
                     if (k < P) pack[0].v[k] = *place[k];
                 } else if (array.last == 0) {
                     pack[k].v[0] = *place[k];
                 } else {
-                    pack[k] = *(const Several<R, P>*)place[k];
+                    pack[k] = *(const Pack<P, R>*)place[k];
                 }
             }
         }
@@ -172,8 +165,7 @@ struct Operand {
     // Complete the packs of a number or a column, after all loads have begun.
     __device__ void spread(const A& array, bool packed) {
         if (!packed || array.last != 0) return;
-#pragma unroll
-        for (int k = 0; k < FLIGHT; k++) {
+UNROLLED(k, FLIGHT) {
 #pragma unroll
             for (int j = 1; j < P; j++) pack[k].v[j] = pack[k].v[0];
         }
@@ -181,8 +173,8 @@ struct Operand {
 };
 
 // y = f(P elements of a, b and c). Neighbouring threads load neighbouring packs, or, where that is not possible, single
-// elements; each thread FLIGHT of them, or one if the grid has enough threads. f gets all packs of a thread, and whether
-// only the first one is used.
+// elements; each thread FLIGHT of them, or one if the grid has enough threads. f gets all packs of a thread, and
+// whether only the first one is used.
 template <int P, class Y, class A, class B, class C, class F>
 __device__ inline void map(const Layout& at, const Array<Y>& y, const A& a, const B& b, const C& c, F f) {
     const bool aligned = y.aligned(P) && a.aligned(P) && b.aligned(P) && c.aligned(P);
@@ -214,15 +206,14 @@ __device__ inline void map(const Layout& at, const Array<Y>& y, const A& a, cons
         of_a.spread(a, packed);
         of_b.spread(b, packed);
         of_c.spread(c, packed);
-        Several<Y, P> result[FLIGHT];
+        Pack<P, Y> result[FLIGHT];
         f(few || !packed, of_a.pack, of_b.pack, of_c.pack, result);
         Y* place[FLIGHT];
         y.find(at, first, stride, count, place);
-#pragma unroll
-        for (int k = 0; k < FLIGHT; k++) {
+UNROLLED(k, FLIGHT) {
             if (k >= count) break;
             if (packed)
-                *(Several<Y, P>*)place[k] = result[k];
+                *(Pack<P, Y>*)place[k] = result[k];
             else if (k < P)
                 *place[k] = result[0].v[k];
         }
@@ -232,13 +223,11 @@ __device__ inline void map(const Layout& at, const Array<Y>& y, const A& a, cons
 // f(k, j) for the elements of all packs, or of the first one
 template <int P, class F>
 __device__ inline void each(bool one, F f) {
-#pragma unroll
-    for (int j = 0; j < P; j++) f(0, j);
+UNROLLED(j, P) f(0, j);
     if (one) return;
 #pragma unroll
     for (int k = 1; k < FLIGHT; k++) {
-#pragma unroll
-        for (int j = 0; j < P; j++) f(k, j);
+UNROLLED(j, P) f(k, j);
     }
 }
 
@@ -259,18 +248,18 @@ __device__ constexpr bool is_brief(const char* text) {
     return true;
 }
 
-// y = f(a, b) of all packs, or of the first one. The code of a brief f is repeated for each element; that of another one
-// only for those of a pack, in a loop that rotates the packs through the first place, since registers have no index.
+// y = f(a, b) of all packs, or of the first one. The code of a brief f is repeated for each element of all packs, any
+// other f only for each element of one pack, in a loop that rotates the packs through the first place: registers have
+// no index.
 template <bool brief, class Y, class F>
-__device__ inline void apply(bool one, Elements* a, Elements* b, Several<Y, PACK>* y, F f) {
+__device__ inline void apply(bool one, Elements* a, Elements* b, Pack<PACK, Y>* y, F f) {
     if constexpr (brief) {
         each<PACK>(one, [&](int k, int j) { y[k].v[j] = f(a[k].v[j], b[k].v[j]); });
     } else {
 #pragma unroll 1
         for (int turn = 0; turn < (one ? 1 : FLIGHT); turn++) {
             Elements result;
-#pragma unroll
-            for (int j = 0; j < PACK; j++) result.v[j] = f(a[0].v[j], b[0].v[j]);
+UNROLLED(j, PACK) result.v[j] = f(a[0].v[j], b[0].v[j]);
             if (one) {
                 a[0] = result;
                 break;
@@ -282,21 +271,20 @@ __device__ inline void apply(bool one, Elements* a, Elements* b, Several<Y, PACK
             }
             a[FLIGHT - 1] = result;
         }
-#pragma unroll
-        for (int k = 0; k < FLIGHT; k++) y[k] = a[k];
+UNROLLED(k, FLIGHT) y[k] = a[k];
     }
 }
 
-// The functions with results of type Y. All of those with results of type bool are brief.
+// The functions with results of type Y. All functions with results of type bool are brief.
 template <class Y>
 struct UnaryFunction {
     int op;
-    __device__ void operator()(bool one, Elements* x, Bits*, Bits*, Several<Y, PACK>* y) const {
+    __device__ void operator()(bool one, Elements* x, Bits*, Bits*, Pack<PACK, Y>* y) const {
         Elements none[FLIGHT] = {};
-#define UNARY(OP, R, expression)                                                                                       \
-    case OP:                                                                                                           \
-        if constexpr (SAME<R, Y>)                                                                                      \
-            apply<!SAME<R, T> || is_brief(#expression)>(one, x, none, y, [](T x, T) -> R { return R(expression); });   \
+#define UNARY(OP, R, expression)                                                                                     \
+    case OP:                                                                                                         \
+        if constexpr (SAME<R, Y>)                                                                                    \
+            apply<!SAME<R, T> || is_brief(#expression)>(one, x, none, y, [](T x, T) -> R { return R(expression); }); \
         return;
         switch (op) {
             UNARY_FUNCTIONS
@@ -306,10 +294,10 @@ struct UnaryFunction {
 template <class Y>
 struct BinaryFunction {
     int op;
-    __device__ void operator()(bool one, Elements* a, Elements* b, Bits*, Several<Y, PACK>* y) const {
-#define BINARY(OP, R, expression)                                                                                        \
-    case OP:                                                                                                             \
-        if constexpr (SAME<R, Y>)                                                                                        \
+    __device__ void operator()(bool one, Elements* a, Elements* b, Bits*, Pack<PACK, Y>* y) const {
+#define BINARY(OP, R, expression)                                                                                   \
+    case OP:                                                                                                        \
+        if constexpr (SAME<R, Y>)                                                                                   \
             apply<!SAME<R, T> || is_brief(#expression)>(one, a, b, y, [](T a, T b) -> R { return R(expression); }); \
         return;
         switch (op) {
@@ -318,9 +306,9 @@ struct BinaryFunction {
     }
 };
 
-#define LAYOUT_PARAMETERS                                                                                  \
-    int64 n, int64 packed, int axes, int linear, const __grid_constant__ Extent shape, \
-    const __grid_constant__ Extent axis
+#define LAYOUT_PARAMETERS                                                                                      \
+    int64 n, int64 packed, int axes, int linear, const __grid_constant__ Extent shape, const __grid_constant__ \
+    Extent axis
 #define LAYOUT {n, packed, axes, linear, shape, axis}
 
 // Structs that a kernel indexes by a variable would be copied to the memory of each thread without __grid_constant__.
@@ -395,8 +383,8 @@ template <class R>
 __device__ void copy_as(const Layout& at, const T* x, const Stride& x_step, void* y, const Stride& y_step) {
     constexpr int pack = PACK < 16 / sizeof(R) ? PACK : 16 / sizeof(R);
     map<pack>(at, Array<R>(at, 0, (R*)y, y_step), Array<const T>(at, 1, x, x_step), Nothing(), Nothing(),
-              [](bool one, const Several<T, pack>* x, const Several<Bool, pack>*, const Several<Bool, pack>*,
-                 Several<R, pack>* y) {
+              [](bool one, const Pack<pack, T>* x, const Pack<pack, Bool>*, const Pack<pack, Bool>*,
+                 Pack<pack, R>* y) {
                   each<pack>(one, [&](int k, int j) {
                       if constexpr (SAME<R, Bool>)
                           y[k].v[j] = x[k].v[j] != 0;
@@ -420,7 +408,8 @@ extern "C" __global__ void copy(int dtype, LAYOUT_PARAMETERS, const T* x,
 }
 
 // y = x, of one dtype, where neighbours in x lie along axis `row` and neighbours in y along axis `column`, numbers of
-// axes of the strides. Tiles of 32 x 32 elements pass through shared memory; `shape` and `axis` describe the other axes.
+// axes of the strides. Tiles of 32 x 32 elements pass through shared memory; `shape` and `axis` describe the other
+// axes.
 extern "C" __global__ void transpose(int64 rows, int64 columns, int row, int column, int64 matrices, int axes,
                                      const __grid_constant__ Extent shape, const __grid_constant__ Extent axis,
                                      const T* x, const __grid_constant__ Stride x_step, T* y,

@@ -1,15 +1,15 @@
 // Row normalization, forward and backward: LayerNorm, RMSNorm, GroupNorm and InstanceNorm on x[rows, width].
 //
 // A team of threads works on a row, and each element belongs to the same thread whatever the memory alignment, so the
-// result of a row depends on no other row. Deviations are taken from a T near the mean and corrected afterwards, so a row
-// keeps its digits even if a T cannot represent its mean. A team holds a row in registers between the passes; rows that
-// are too long for that are read again. `centered` is false for RMSNorm, which does not subtract the mean.
+// result of a row depends on no other row. Deviations are taken from a T near the mean and corrected afterwards, so a
+// row keeps its digits even if a T cannot represent its mean. A team holds a row in registers between the passes;
+// rows that are too long for that are read again. `centered` is false for RMSNorm, which does not subtract the mean.
 
 #if FLOATING
 
 // Elements of a row that a thread holds; half as many if it loads them one by one, which needs more registers for each.
 const int HELD = 128 / sizeof(T);
-const int HELD_BACKWARD = 64 / sizeof(T);  // of x, and as many of g and of the sums for gamma and beta
+const int HELD_BACKWARD = 64 / sizeof(T);  // elements of x, and as many of g and of the sums for gamma and beta
 const int MOST_THREADS = 512;
 
 // This thread's elements of its team's row, in packs of W
@@ -25,8 +25,7 @@ struct Row {
     __device__ Row(const T* from, int64 width, int lane, int lanes, bool aligned)
         : from(from), width(width), lane(lane), lanes(lanes), aligned(aligned) {
         if constexpr (held) {
-#pragma unroll
-            for (int i = 0; i < N; i++) {
+UNROLLED(i, N) {
                 const int e = (i * lanes + lane) * W;
                 if (e < width) packs[i] = Pack<W>::load(from + e, aligned);
             }
@@ -36,8 +35,7 @@ struct Row {
     template <class F>
     __device__ void each(F f) const {
         if constexpr (held) {
-#pragma unroll
-            for (int i = 0; i < N; i++) {
+UNROLLED(i, N) {
                 const int e = (i * lanes + lane) * W;
                 if (e < width) f(e, packs[i], i);
             }
@@ -84,9 +82,9 @@ __device__ inline Pack<W> parameter(const T* p, int64 e, int64 inner, T missing)
 
 // ---- forward ----------------------------------------------------------------------------------------------------------
 
-#define NORM_PARAMETERS                                                                                                   \
-    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps, \
-    T* y, void* mean, void* rstd
+#define NORM_PARAMETERS                                                                                              \
+    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double \
+    eps, T* y, void* mean, void* rstd
 
 //   mean = sum(x)/width,  rstd = 1/sqrt(sum((x - mean)^2)/width + eps),  y = (x - mean) rstd gamma + beta
 // With any center c, and d = x - c:  mean = c + sum(d)/width,  variance = sum(d^2)/width - (sum(d)/width)^2,  without
@@ -150,15 +148,15 @@ __device__ void norm(NORM_PARAMETERS) {
     }
 }
 
-// gamma and beta are [groups, width / inner]; row r belongs to group r % groups. Statistics are written in T if groups and
-// inner are 1, otherwise in double. Rows that are held, those of them that are no multiple of 16 bytes, and rows that are
-// not held have separate kernels, and so have parameters per element and per channel, so that each gets the registers it
-// needs.
+// gamma and beta are [groups, width / inner]; row r belongs to group r % groups. Statistics are written in T if groups
+// and inner are 1, otherwise in double. There are separate kernels for rows that are held, for held rows that are no
+// multiple of 16 bytes, and for rows that are not held, and for parameters per element and per channel: each gets the
+// registers it needs.
 #define NORM(W, ...) norm<W, __VA_ARGS__>(rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd)
-#define NORM_LONG(...)                        \
-    if (width % WIDE == 0)                    \
-        NORM(WIDE, false, __VA_ARGS__);       \
-    else                                      \
+#define NORM_LONG(...)                  \
+    if (width % WIDE == 0)              \
+        NORM(WIDE, false, __VA_ARGS__); \
+    else                                \
         NORM(1, false, __VA_ARGS__);
 
 extern "C" __global__ void __launch_bounds__(256, 3) norm_held(NORM_PARAMETERS) { NORM(WIDE, true, true, false); }
@@ -201,7 +199,7 @@ __device__ void norm_backward(BACKWARD_PARAMETERS, T (*scratch)[MOST_THREADS + 1
     const bool aligned = is_aligned(x) && is_aligned(g) && is_aligned(dx);
     T* mine = partial ? partial + blockIdx.x * width * (centered ? 2 : 1) : partial;
     const double per_element = 1.0 / width;
-    T sums[Part::N * W] = {};  // of dgamma; those of dbeta are in shared memory, as the registers do not suffice
+    T sums[Part::N * W] = {};  // for dgamma; the sums for dbeta are in shared memory, as the registers do not suffice
     if (held && centered) {
         for (int i = 0; i < Part::N * W; i++) scratch[i][threadIdx.x] = 0;
     }
@@ -268,17 +266,17 @@ __device__ void norm_backward(BACKWARD_PARAMETERS, T (*scratch)[MOST_THREADS + 1
     }
 }
 
-// Blocks have up to 512 threads; the bounds let five blocks of 128 run on a multiprocessor. The scratch has an extra column,
-// so that neighbours in a column are in different banks.
+// Blocks have up to 512 threads; the bounds let five blocks of 128 run on a multiprocessor. The scratch has an extra
+// column, so that neighbours in a column are in different banks.
 #define BACKWARD(...) norm_backward<__VA_ARGS__>(rows, width, lanes, x, gamma, mean, rstd, g, dx, partial, scratch)
-#define BACKWARD_HELD(...)                                       \
-    __shared__ T scratch[HELD_BACKWARD][MOST_THREADS + 1];       \
+#define BACKWARD_HELD(...)                                 \
+    __shared__ T scratch[HELD_BACKWARD][MOST_THREADS + 1]; \
     BACKWARD(__VA_ARGS__);
-#define BACKWARD_LONG(centered)                      \
-    T(*const scratch)[MOST_THREADS + 1] = nullptr;   \
-    if (width % WIDE == 0)                           \
-        BACKWARD(WIDE, false, centered);             \
-    else                                             \
+#define BACKWARD_LONG(centered)                    \
+    T(*const scratch)[MOST_THREADS + 1] = nullptr; \
+    if (width % WIDE == 0)                         \
+        BACKWARD(WIDE, false, centered);           \
+    else                                           \
         BACKWARD(1, false, centered);
 
 extern "C" __global__ void __launch_bounds__(640, 1) norm_held_backward(BACKWARD_PARAMETERS) { BACKWARD_HELD(WIDE, true, true) }
@@ -288,9 +286,9 @@ extern "C" __global__ void __launch_bounds__(640, 1) rms_held_backward(BACKWARD_
 extern "C" __global__ void __launch_bounds__(640, 1) rms_odd_backward(BACKWARD_PARAMETERS) { BACKWARD_HELD(1, true, false) }
 extern "C" __global__ void __launch_bounds__(512, 2) rms_long_backward(BACKWARD_PARAMETERS) { BACKWARD_LONG(false) }
 
-// The same for rows of m channels with one gamma and one beta each, a block per row. Teams first compute the sums of g and of
-// g d over each channel, which are also the row's part of dbeta and dgamma, partial[rows / groups, 2, groups * m]. When
-// the block reads the row again for dx, it is still in the cache.
+// The same for rows of m channels with one gamma and one beta each, a block per row. Teams first compute the sums of g
+// and of g d over each channel, which are also the row's part of dbeta and dgamma, partial[rows / groups, 2, groups *
+// m]. When the block reads the row again for dx, it is still in the cache.
 template <int W>
 __device__ void channels_backward(int64 rows, int64 groups, int64 m, int64 inner, int lanes, const T* x, const T* gamma,
                                   const double* mean, const double* rstd, const T* g, T* dx, double* partial) {
@@ -298,7 +296,7 @@ __device__ void channels_backward(int64 rows, int64 groups, int64 m, int64 inner
     const bool aligned = is_aligned(x) && is_aligned(g) && is_aligned(dx);
     for (int64 r = blockIdx.x; r < rows; r += gridDim.x) {
         const int64 width = m * inner;
-        const T *row = x + r * width, *of = g + r * width, *gain = gamma ? gamma + r % groups * m : gamma;
+        const T *row = x + r * width, *given = g + r * width, *gain = gamma ? gamma + r % groups * m : gamma;
         const T center = T(mean[r]);
         const double s = rstd[r], shift = mean[r] - center;
         double h[2] = {};  // the sums of h and of h d over the row
@@ -307,7 +305,7 @@ __device__ void channels_backward(int64 rows, int64 groups, int64 m, int64 inner
             double total[2] = {};
             if (c < m) {
                 add_up<2>(c * inner + lane * W, (c + 1) * inner, lanes * W, total, [&](int64 e, T* part) {
-                    const Pack<W> v = Pack<W>::load(row + e, aligned), w = Pack<W>::load(of + e, aligned);
+                    const Pack<W> v = Pack<W>::load(row + e, aligned), w = Pack<W>::load(given + e, aligned);
                     for (int k = 0; k < W; k++) {
                         part[0] += w.v[k];
                         part[1] += w.v[k] * (v.v[k] - center);
@@ -327,7 +325,7 @@ __device__ void channels_backward(int64 rows, int64 groups, int64 m, int64 inner
         for (int64 c = team; c < m; c += teams) {
             const T by = gain ? gain[c] : T(1);
             for (int64 e = c * inner + lane * W; e < (c + 1) * inner; e += lanes * W) {
-                const Pack<W> v = Pack<W>::load(row + e, aligned), w = Pack<W>::load(of + e, aligned);
+                const Pack<W> v = Pack<W>::load(row + e, aligned), w = Pack<W>::load(given + e, aligned);
                 Pack<W> out;
                 for (int i = 0; i < W; i++) out.v[i] = slopes(w.v[i] * by, v.v[i] - center);
                 out.store(dx + r * width + e, aligned);

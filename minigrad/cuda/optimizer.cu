@@ -1,14 +1,14 @@
 // Optimizer steps: one pass over all parameters of a list, and the sum of the squares of their gradients.
 //
 // The tensors are passed by value, as many as fit in the parameters of a kernel. Their elements are split into chunks
-// that depend on the sizes alone, and a block takes one chunk at a time. Constants are combined in double on the host;
-// the formulas are those of cext/kernels/optimizer.cpp, and so is what is stored where a square overflows.
+// that depend on the sizes alone, and a block takes one chunk at a time. Constants are combined in double on the host.
+// cext/kernels/optimizer.cpp has the same formulas, and stores the same numbers where a square overflows.
 
 #if FLOATING
 
 const int CHUNK = 1024, THREADS = 256;
 
-// The elements that a thread works on: up to four neighbours of one tensor
+// A thread's elements: up to four neighbours of one tensor
 struct Place {
     int tensor;
     int64 first, count;
@@ -28,28 +28,21 @@ __device__ void each_place(const Tensors& list, F f) {
     }
 }
 
-struct alignas(16) Four {
-    T value[4];
-};
-
-// Four elements of one of a tensor's arrays
-__device__ inline void load(const Tensors& list, int array, const Place& at, T* value) {
+// Up to four elements of one of a tensor's arrays
+__device__ inline void load(const Tensors& list, int array, const Place& at, Pack<4>& value) {
     const T* from = (const T*)list.array[array][at.tensor] + at.first;
-    if (at.count == 4 && (uint64)from % 16 == 0) {
-        const Four four = *(const Four*)from;
-        for (int k = 0; k < 4; k++) value[k] = four.value[k];
+    if (at.count == 4 && is_aligned(from)) {
+        value = Pack<4>::load(from, true);
     } else {
-        for (int k = 0; k < 4; k++) value[k] = k < at.count ? from[k] : T(0);
+        for (int k = 0; k < 4; k++) value.v[k] = k < at.count ? from[k] : T(0);
     }
 }
-__device__ inline void store(const Tensors& list, int array, const Place& at, const T* value) {
+__device__ inline void store(const Tensors& list, int array, const Place& at, const Pack<4>& value) {
     T* to = (T*)list.array[array][at.tensor] + at.first;
-    if (at.count == 4 && (uint64)to % 16 == 0) {
-        Four four;
-        for (int k = 0; k < 4; k++) four.value[k] = value[k];
-        *(Four*)to = four;
+    if (at.count == 4 && is_aligned(to)) {
+        value.store(to, true);
     } else {
-        for (int k = 0; k < 4 && k < at.count; k++) to[k] = value[k];
+        for (int k = 0; k < 4 && k < at.count; k++) to[k] = value.v[k];
     }
 }
 
@@ -59,12 +52,12 @@ enum { P, G, S1, S2, S3, ARRAYS };  // parameters, gradients, states
 template <class F>
 __device__ void update(const Tensors& list, F f) {
     each_place(list, [&](const Place& at) {
-        T value[ARRAYS][4] = {};
+        Pack<4> value[ARRAYS] = {};
         if (at.count <= 0) return;
         for (int a = 0; a < ARRAYS; a++) {
             if (list.array[a][at.tensor]) load(list, a, at, value[a]);
         }
-        for (int k = 0; k < 4; k++) f(value[P][k], value[G][k], value[S1][k], value[S2][k], value[S3][k]);
+        for (int k = 0; k < 4; k++) f(value[P].v[k], value[G].v[k], value[S1].v[k], value[S2].v[k], value[S3].v[k]);
         for (int a = 0; a < ARRAYS; a++) {
             if (a != G && list.array[a][at.tensor]) store(list, a, at, value[a]);
         }
@@ -77,8 +70,8 @@ __device__ T decayed(T g, T p, T decay) { return decay == 0 ? g : g + decay * p;
 // The root of a stored square
 __device__ T root_of(T v) { return v < 0 ? -v : sqrt(v); }
 
-// v = keep v + fresh d^2. Where the square overflows, roots are added, and -r stands for r^2. A d that is not finite gives
-// what it gives without this.
+// v = keep v + fresh d^2. Where the square overflows, roots are added, and -r means r^2. A d that is not finite has the
+// same result as without this.
 __device__ void advance(T& v, T d, T keep, T fresh) {
     const T before = v;
     v = keep * before + fresh * (d * d);
@@ -152,10 +145,10 @@ extern "C" __global__ void adagrad(Tensors list, T lr, T decay, T eps) {
 extern "C" __global__ void square_sums(Tensors list, double* total) {
     double sum = 0;
     each_place(list, [&](const Place& at) {
-        T g[4];
+        Pack<4> g;
         if (at.count <= 0) return;
         load(list, G, at, g);
-        for (int k = 0; k < 4; k++) sum += double(g[k]) * double(g[k]);
+        for (int k = 0; k < 4; k++) sum += double(g.v[k]) * double(g.v[k]);
     });
     sum = block_sum<THREADS>(sum);
     if (threadIdx.x == 0) total[blockIdx.x] = sum;

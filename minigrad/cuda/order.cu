@@ -1,8 +1,8 @@
 // The stable order of the elements of x[outer, n, inner] along the middle axis: order[outer * inner, n].
 //
-// Runs of TILE elements are sorted in shared memory by a bitonic network, made stable by comparing the elements' indices
-// as well. Then pairs of runs are merged: the position of an element follows from the number of elements of the other run
-// that come before it. NaN counts as the largest number.
+// Runs of TILE elements are sorted in shared memory by a bitonic network, made stable by comparing the elements'
+// indices as well. Then pairs of runs are merged: an element moves on by the number of elements of the other run that
+// come before it. NaN counts as the largest number.
 
 const int TILE = 1024;
 
@@ -68,7 +68,7 @@ extern "C" __global__ void merge_runs(int64 columns, int64 n, int64 inner, Bool 
         const int64 other = left ? run + length : run - length;
         const int64 last = other + length < n ? other + length : n;
         const T key = from.at(column, own);
-        // Of equal elements, those of the left run come first.
+        // Of equal elements, the ones in the left run come first.
         int64 low = other, high = last > other ? last : other;
         while (low < high) {
             const int64 middle = low + (high - low) / 2;

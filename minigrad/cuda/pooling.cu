@@ -1,5 +1,5 @@
-// Two-dimensional pooling: the largest element, or the mean, of windows that move over planes; and the gradients, in
-// which every element of x visits the windows that contain it and adds their gradients in order.
+// Two-dimensional pooling: the largest element, or the mean, of windows that move over planes; and the gradients: every
+// element of x visits the windows that contain it and adds their gradients in order.
 
 #if FLOATING
 
@@ -42,11 +42,11 @@ struct Windows {
     }
 };
 
-#define POOL_PARAMETERS                                                                                                 \
-    int64 planes, int64 height, int64 width, int64 rows, int64 columns, int64 kernel_h, int64 kernel_w, int64 stride_h, \
-    int64 stride_w, int64 pad_h, int64 pad_w, int64 dilation_h, int64 dilation_w
+#define POOL_PARAMETERS                                                                                       \
+    int64 planes, int64 height, int64 width, int64 rows, int64 columns, int64 kernel_h, int64 kernel_w, int64 \
+    stride_h, int64 stride_w, int64 pad_h, int64 pad_w, int64 dilation_h, int64 dilation_w
 
-// NaN is larger than all numbers. The first of equal elements counts, but the last NaN.
+// NaN is larger than all numbers. Of equal elements the first one counts, but of several NaN the last one.
 // y[planes, P, Q] and index[planes, P, Q], the positions in H x W; either may be null
 extern "C" __global__ void max_pool2d(POOL_PARAMETERS, const T* x, T* y, int64* index) {
     const Windows v = {height, rows, kernel_h, stride_h, pad_h, dilation_h};
@@ -71,8 +71,8 @@ extern "C" __global__ void max_pool2d(POOL_PARAMETERS, const T* x, T* y, int64* 
     }
 }
 
-// dx = the sum of g over the windows whose largest element this is. The positions are not stored but searched for again,
-// up to the first element that wins over this one.
+// dx = the sum of g over the windows whose largest element this is. The positions are not stored but searched for
+// again, up to the first element that wins over this one.
 extern "C" __global__ void max_pool2d_backward(POOL_PARAMETERS, const T* x,
                                                const T* g, T* dx) {
     const Windows v = {height, rows, kernel_h, stride_h, pad_h, dilation_h};
@@ -104,8 +104,8 @@ extern "C" __global__ void max_pool2d_backward(POOL_PARAMETERS, const T* x,
 
 // ---- the mean -------------------------------------------------------------------------------------------------------
 
-// y[planes, m, n] = sums of windows divided by the divisor or, if it is 0, by their own sizes: row window p has the rows
-// from by_row[p, 0] up to by_row[p, 1] and counts as by_row[p, 2] rows. A team of `lanes` threads sums a window.
+// y[planes, m, n] = sums of windows divided by the divisor or, if it is 0, by their own sizes: row window p has the
+// rows from by_row[p, 0] up to by_row[p, 1] and counts as by_row[p, 2] rows. A team of `lanes` threads sums a window.
 extern "C" __global__ void average_pool2d(int64 planes, int64 height, int64 width, int64 m, int64 n, int lanes,
                                           const T* x, const int64* by_row, const int64* by_column, double divisor,
                                           T* y) {

@@ -1,4 +1,4 @@
-// Random numbers from the counter-based generator, the same as those of cext/kernels/random.cpp.
+// Random numbers from the counter-based generator, the same as in cext/kernels/random.cpp.
 //
 // A thread computes four values: one block of the generator, or one of each stream if a value needs 64 bits.
 
@@ -20,16 +20,11 @@ __device__ void each_block(uint64 seed, uint64 offset, int64 n, F f) {
 
 // y[i], y[i + 1], ... = four values, or fewer at the end; in one store if y is aligned
 template <class R>
-__device__ void store(R* y, int64 i, int64 n, const R* value) {
-    struct alignas(4 * sizeof(R) < 16 ? 4 * sizeof(R) : 16) Four {
-        R value[4];
-    };
-    if (i + 4 <= n && (uint64)y % alignof(Four) == 0) {
-        Four four;
-        for (int k = 0; k < 4; k++) four.value[k] = value[k];
-        *(Four*)(y + i) = four;
+__device__ void store(R* y, int64 i, int64 n, const Pack<4, R>& value) {
+    if (i + 4 <= n && (uint64)y % alignof(Pack<4, R>) == 0) {
+        value.store(y + i, true);
     } else {
-        for (int k = 0; k < 4 && i + k < n; k++) y[i + k] = value[k];
+        for (int k = 0; k < 4 && i + k < n; k++) y[i + k] = value.v[k];
     }
 }
 
@@ -38,8 +33,8 @@ __device__ void store(R* y, int64 i, int64 n, const R* value) {
 extern "C" __global__ void integers(uint64 seed, uint64 offset, int64 n, int64 low, int64 high, int64* y) {
     const uint64 range = uint64(high) - uint64(low);
     each_block<uint64>(seed, offset, n, [&](const uint64* bits, int64 i) {
-        int64 value[4];
-        for (int k = 0; k < 4; k++) value[k] = int64(uint64(low) + __umul64hi(bits[k], range));
+        Pack<4, int64> value;
+        for (int k = 0; k < 4; k++) value.v[k] = int64(uint64(low) + __umul64hi(bits[k], range));
         store(y, i, n, value);
     });
 }
@@ -58,10 +53,10 @@ typedef BitsOf<sizeof(T)>::type Bits;
 // low + u length, at most the number below `high`, which rounding could reach
 extern "C" __global__ void uniform(uint64 seed, uint64 offset, int64 n, T low, T length, T most, T* y) {
     each_block<Bits>(seed, offset, n, [&](const Bits* bits, int64 i) {
-        T value[4];
+        Pack<4> value;
         for (int k = 0; k < 4; k++) {
             const T v = fma(length, unit(bits[k]), low);
-            value[k] = v > most ? most : v;
+            value.v[k] = v > most ? most : v;
         }
         store(y, i, n, value);
     });
@@ -84,13 +79,13 @@ __device__ inline void circle(Bits bits, T& cosine, T& sine) {
 // Box and Muller 1958: values 2i and 2i + 1 are r cos(2 pi u) and r sin(2 pi u) with r = sqrt(-2 log v)
 extern "C" __global__ void normal(uint64 seed, uint64 offset, int64 n, T mean, T std, T* y) {
     each_block<Bits>(seed, offset, n, [&](const Bits* bits, int64 i) {
-        T value[4];
+        Pack<4> value;
         for (int k = 0; k < 4; k += 2) {
             const T r = std * sqrt(-2 * log(positive_unit(bits[k])));
             T cosine, sine;
             circle(bits[k + 1], cosine, sine);
-            value[k] = mean + r * cosine;
-            value[k + 1] = mean + r * sine;
+            value.v[k] = mean + r * cosine;
+            value.v[k + 1] = mean + r * sine;
         }
         store(y, i, n, value);
     });
@@ -100,11 +95,11 @@ extern "C" __global__ void normal(uint64 seed, uint64 offset, int64 n, T mean, T
 extern "C" __global__ void dropout(uint64 seed, uint64 offset, int64 n, float p, T scale, const T* x, T* y,
                                    Bool* keep) {
     each_block<unsigned>(seed, offset, n, [&](const unsigned* bits, int64 i) {
-        T value[4];
-        Bool kept[4];
+        Pack<4> value;
+        Pack<4, Bool> kept;
         for (int k = 0; k < 4; k++) {
-            kept[k] = unit(bits[k]) >= p;
-            value[k] = kept[k] && i + k < n ? x[i + k] * scale : T(0);
+            kept.v[k] = unit(bits[k]) >= p;
+            value.v[k] = kept.v[k] && i + k < n ? x[i + k] * scale : T(0);
         }
         store(y, i, n, value);
         store(keep, i, n, kept);

@@ -1,4 +1,5 @@
-// Recurrent layers: the steps of one layer, with the samples of a batch divided among groups of blocks of threads.
+// Recurrent layers: all steps of one layer. Block groups (block_group.cuh) divide the samples of a batch among
+// themselves.
 //
 // A step computes  z = W h + b,  u = LN(z) or z,  a = u + x,  then gates and state, where x is the input's projection.
 // The norm is applied segment by segment, to z (NORM_STATE) or to z + x (NORM_SUM; then a = u). LN is RMSNorm if the
@@ -9,7 +10,7 @@
 // In the order of KINDS and NORMS in ops/recurrent.pyx
 enum Kind { RNN_TANH, RNN_RELU, LSTM, GRU };
 enum { NO_NORM, NORM_STATE, NORM_SUM };
-enum { MOST_SEGMENTS = 4, OF_CELL = MOST_SEGMENTS, SUMS };  // of a row: one for each segment, and one of c
+enum { MOST_SEGMENTS = 4, OF_CELL = MOST_SEGMENTS, SUMS };  // a row's sums: one for each segment, and one for c
 
 // The statistics kept of a normalized row: xhat = (x - center) scale + offset
 struct Kept {
@@ -22,7 +23,7 @@ struct Kept {
 struct Layer {
     int kind, gates, norm;
     Bool norm_cell, centered, swap;  // swap: the GRU's update gate weights the new state instead of the old one
-    T slope;                    // of the hard sigmoid; 0 for the logistic function
+    T slope;                    // the hard sigmoid's; 0 for the logistic function
     int64 batch, steps;
     int hidden, columns, segments;
     Extent ends;                // columns that are normalized together: [0, ends[0]), [ends[0], ends[1]), ...
@@ -45,6 +46,9 @@ struct Layer {
     __device__ bool ends_at(int64 t, int64 n) const { return t + 1 == (lengths ? lengths[n] : steps); }
 };
 
+// for (int k : the segments of a row), unrolled
+#define SEGMENTS(k, r) UNROLLED(k, MOST_SEGMENTS) if (k >= (r).segments) break; else
+
 __device__ inline T gate(T slope, T a) {
     if (slope == 0) return 1 / (1 + exp(-a));
     const T y = slope * a + T(0.5);
@@ -62,15 +66,15 @@ __device__ inline T at(const T* p, int j, T missing) { return p ? p[j] : missing
 
 // ---- forward: sample s of a group, n of the batch, at step t -----------------------------------------------------------
 
-// What a forward pass has besides the layer
+// The arguments of the forward pass besides the layer
 struct Forward {
     const T *x, *bias;       // [T, N, columns], [columns]
     double eps, eps_c;
     T *h_last, *c_last;      // [N, H]: the states after a sample's last step
 };
 
-// What a block has of the rows of a step. If these are in its shared memory, `keep_rows` copies them to the arrays after
-// the step: a barrier of a cluster or a grid waits for everything that was written before.
+// A block's part of the rows of a step. If it is in shared memory, `keep_rows` copies it to the arrays after the step:
+// a barrier of a cluster or a grid waits for everything that was written before.
 struct Step {
     Rows<T> z, act, c, h;    // z has b, and with NORM_SUM x, added
     Rows<T> next_c, next_h;  // the same as c and h in shared memory
@@ -147,9 +151,7 @@ __device__ inline void step(const Layer& r, const Forward& f, const BlockGroup& 
     const int H = r.hidden;
     Kept kept[MOST_SEGMENTS] = {};
     if (r.norm != NO_NORM) {
-#pragma unroll
-        for (int k = 0; k < MOST_SEGMENTS; k++) {
-            if (k >= r.segments) break;
+SEGMENTS(k, r) {
             kept[k] = merge(r, group, s, k, r.gates, r.first(k), r.end(k), owners[k], f.eps);
             if (group.rank == 0 && group.lane == 0) r.row(r.stats, r.kept(t), n, r.segments)[k] = kept[k];
         }
@@ -157,8 +159,7 @@ __device__ inline void step(const Layer& r, const Forward& f, const BlockGroup& 
     const T* x = r.row(f.x, t, n, r.columns);
     UNITS(u, group) {
         T a[4] = {};
-#pragma unroll
-        for (int g = 0; g < 4; g++) {
+UNROLLED(g, 4) {
             if (g >= r.gates) break;
             const int j = g * H + group.begin + u;
             a[g] = my.z.at(s, g, u);
@@ -183,7 +184,7 @@ __device__ inline void step(const Layer& r, const Forward& f, const BlockGroup& 
     }
 }
 
-// Copies what later steps and the backward pass need to the arrays; the states of a sample that has ended are 0.
+// Copies the rows that later steps and the backward pass need to the arrays; a sample that has ended has states 0.
 __device__ inline void keep_rows(const Layer& r, const BlockGroup& group, const Step& my, int64 t, int s, int64 n) {
     const int H = r.hidden;
     const bool alive = r.alive(t, n);
@@ -204,8 +205,7 @@ __device__ inline void steps_of(const Layer& r, const Forward& f, BlockGroup& gr
     const int H = r.hidden;
     const int n = r.gates * group.units, groups = gridDim.x / group.size;
     int owners[MOST_SEGMENTS];  // the blocks that have the first columns of the segments
-#pragma unroll
-    for (int k = 0; k < MOST_SEGMENTS; k++) owners[k] = k < r.segments ? r.first(k) % H / group.units : 0;
+UNROLLED(k, MOST_SEGMENTS) owners[k] = k < r.segments ? r.first(k) % H / group.units : 0;
     if (group.resident)
         load_matrix((T*)dynamic_shared(), int(H), n, [&](int i, int c) {
             const int u = c % group.units;
@@ -254,9 +254,7 @@ __device__ inline void steps_of(const Layer& r, const Forward& f, BlockGroup& gr
             if (r.norm != NO_NORM) {
                 SAMPLES(s, count, group) {
                     if (!r.alive(t, first + s)) continue;
-#pragma unroll
-                    for (int k = 0; k < MOST_SEGMENTS; k++) {
-                        if (k >= r.segments) break;
+SEGMENTS(k, r) {
                         group.give(s, k, moments(r, group, r.gates, r.first(k), r.end(k), [&](int g, int j) {
                             return my.z.at(s, g, j - g * H - group.begin);
                         }));
@@ -293,19 +291,19 @@ __device__ inline void steps_of(const Layer& r, const Forward& f, BlockGroup& gr
 __device__ inline T* shared_at(int place) { return (T*)dynamic_shared() + place * WIDE; }
 
 // The first parameters of both kernels, and the block group and the layer that they describe
-#define LAYER_PARAMETERS                                                                                                 \
-    int block_kind, int size, int units, int samples, int lanes, int width, int wide, int chunk, int stride, int buffer, \
-    Bool resident, int factors, int parts, int own, int moments, double* sums, int* arrived, const T* w,                 \
-    int kind, int64 begin, int64 end, int norm, Bool norm_cell, Bool centered, Bool swap, double slope, int64 batch,     \
-    int64 hidden, int64 columns, int64 steps, int segments, Extent ends, Bool keep, const int64* lengths,                \
-    const T* gamma, const T* beta, const T* gamma_c, const T* beta_c, T* h, T* c, T* z, T* act, T* stats, T* stats_c,    \
-    T* raw_c
-#define GROUP                                                                                                           \
-    {block_kind, size, units, samples, lanes, width, wide, chunk, stride, buffer, w, resident, shared_at(factors),           \
+#define LAYER_PARAMETERS                                                                                             \
+    int block_kind, int size, int units, int samples, int lanes, int width, int wide, int chunk, int stride, int     \
+    buffer, Bool resident, int factors, int parts, int own, int moments, double* sums, int* arrived, const T* w, int \
+    kind, int64 begin, int64 end, int norm, Bool norm_cell, Bool centered, Bool swap, double slope, int64 batch,     \
+    int64 hidden, int64 columns, int64 steps, int segments, Extent ends, Bool keep, const int64* lengths, const T*   \
+    gamma, const T* beta, const T* gamma_c, const T* beta_c, T* h, T* c, T* z, T* act, T* stats, T* stats_c, T*      \
+    raw_c
+#define GROUP                                                                                                      \
+    {block_kind, size, units, samples, lanes, width, wide, chunk, stride, buffer, w, resident, shared_at(factors), \
      shared_at(parts), own < 0 ? (T*)0 : shared_at(own), sums ? (Pair*)sums : (Pair*)shared_at(moments), arrived}
-#define LAYER                                                                                                          \
-    {kind, kind == LSTM ? 4 : kind == GRU ? 3 : 1, norm, norm_cell, centered, swap, T(slope), batch, steps,            \
-     int(hidden), int(columns), segments, ends, keep, lengths, gamma, beta, gamma_c, beta_c, h, c, z, act,             \
+#define LAYER                                                                                               \
+    {kind, kind == LSTM ? 4 : kind == GRU ? 3 : 1, norm, norm_cell, centered, swap, T(slope), batch, steps, \
+     int(hidden), int(columns), segments, ends, keep, lengths, gamma, beta, gamma_c, beta_c, h, c, z, act,  \
      (Kept*)stats, (Kept*)stats_c, raw_c}
 
 // The steps from `begin` to `end`. w is W[columns, H], or for a block that reads it from the cache its transpose
@@ -319,8 +317,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) recurrent(
     steps_of(r, {x, bias, eps, eps_c, h_last, c_last}, group, begin, end);
 }
 
-// The steps from `end` back to `begin`. w is W[columns, H], for a block that reads it from the cache with rows and columns
-// padded to multiples of 16 bytes, or null if the caller adds dz W to dh, [N, H].
+// The steps from `end` back to `begin`. w is W[columns, H], for a block that reads it from the cache with rows and
+// columns padded to multiples of 16 bytes, or null if the caller adds dz W to dh, [N, H].
 extern "C" __global__ void __launch_bounds__(256, 1) recurrent_backward(
     LAYER_PARAMETERS, const T* gy, T* dh, T* dc, T* dx, T* dz, double* affine, double* affine_c) {
     BlockGroup group = GROUP;

@@ -6,11 +6,11 @@ struct Gradients {
     const T* gy;                      // [T, N, H]
     T *dh, *dc;                       // [N, H]
     T *dx, *dz;                       // [T, N, columns]; dz may be dx
-    double *affine, *affine_c;        // [N, 2, columns], [N, 2, H]: dgamma and dbeta, and those of c
+    double *affine, *affine_c;        // [N, 2, columns]: dgamma, dbeta; [N, 2, H]: dgamma_c, dbeta_c
 };
 
-// What a block has of the rows of a step. If these are in its shared memory, the gradients of a and z are copied to the
-// arrays after the step, by `keep_gradients`, and the others after the last step.
+// A block's part of the rows of a step. If it is in shared memory, `keep_gradients` copies the gradients of a and z to
+// the arrays after the step, and `copy_to` the others after the last step.
 struct StepBack {
     Rows<T> da, dh, dc;           // da is the gradient of u: a GRU's candidate has another one of a
     Rows<double> affine, affine_c;  // dgamma of each gate, then dbeta of each
@@ -30,7 +30,7 @@ struct StepBack {
         }
     }
 
-    // What is summed over the steps, in the arrays
+    // The sums over the steps, in the arrays
     __device__ void of_arrays(const Layer& r, const Gradients& d, const BlockGroup& group, int64 first) {
         const int H = r.hidden;
         dh = {r.row(d.dh, 0, first, H) + group.begin, H, 0};
@@ -61,7 +61,7 @@ __device__ inline void give_gradient(const Layer& r, const Gradients& d, const B
     group.give_factor(group.of_step(t) + s * group.stride + j, du);
 }
 
-// An LSTM's gradients of m and o; dh becomes that of m.
+// An LSTM's gradients of m and o; dh becomes the gradient of m.
 __device__ inline void lstm_output_backward(const Layer& r, const Gradients& d, const BlockGroup& group, const StepBack& my,
                                             int64 t, int s, int64 n) {
     const int H = r.hidden;
@@ -115,8 +115,7 @@ __device__ inline void lstm_backward(const Layer& r, const Gradients& d, const B
         }
         const T i = act[j], f = act[H + j], g = act[2 * H + j], all = my.dc.at(s, 0, u) + dm;
         const T da[3] = {all * g * gate_slope(r.slope, i), all * c[j] * gate_slope(r.slope, f), all * i * (1 - g * g)};
-#pragma unroll
-        for (int k = 0; k < 3; k++) give_gradient(r, d, group, my, t, s, n, k, u, da[k], da[k]);
+UNROLLED(k, 3) give_gradient(r, d, group, my, t, s, n, k, u, da[k], da[k]);
         my.dc.at(s, 0, u) = all * f;
         my.dh.at(s, 0, u) = 0;
     }
@@ -156,7 +155,7 @@ __device__ inline void rnn_backward(const Layer& r, const Gradients& d, const Bl
     }
 }
 
-// What the block contributes to the sums of segment k of the row
+// Gives the other blocks this block's part of the sums of segment k of the row
 __device__ inline void give_sums(const Layer& r, const BlockGroup& group, const StepBack& my, int64 t, int s, int64 n, int k) {
     const Kept kept = r.row(r.stats, t, n, r.segments)[k];
     const T* z = r.row(r.z, t, n, r.columns);
@@ -196,7 +195,7 @@ __device__ inline void through_norm(const Layer& r, const Gradients& d, const Bl
     }
 }
 
-// Copies the gradients of a step to the arrays; those of a sample that has ended are 0.
+// Copies the gradients of a step to the arrays; a sample that has ended has gradients 0.
 __device__ inline void keep_gradients(const Layer& r, const Gradients& d, const BlockGroup& group, const StepBack& my, int64 t,
                                       int s, int64 n) {
     const bool alive = r.alive(t, n);
@@ -256,18 +255,14 @@ __device__ inline void steps_back(const Layer& r, const Gradients& d, BlockGroup
                 SAMPLES(s, count, group) {
                     if (!r.alive(t, first + s)) continue;
                     group.wait_for_lanes();
-#pragma unroll
-                    for (int k = 0; k < MOST_SEGMENTS; k++) {
-                        if (k >= r.segments) break;
+SEGMENTS(k, r) {
                         give_sums(r, group, my, t, s, first + s, k);
                     }
                 }
                 group.wait();
                 SAMPLES(s, count, group) {
                     if (!r.alive(t, first + s)) continue;
-#pragma unroll
-                    for (int k = 0; k < MOST_SEGMENTS; k++) {
-                        if (k >= r.segments) break;
+SEGMENTS(k, r) {
                         through_norm(r, d, group, my, t, s, first + s, k);
                     }
                 }

@@ -2,7 +2,8 @@
 //
 // A block of threads is groups x deep x wide: a tile has `wide` neighbouring columns, and each of the `deep` threads of
 // a column takes every deep-th element; `groups` tiles fill the block. The states of the threads of a column are merged
-// in pairs, in an order that depends on the shape alone. A long column is split into pieces, which `merge_pieces` merges.
+// in pairs, in an order that depends on the shape alone. A long column is split into pieces, which `merge_pieces`
+// merges.
 
 const int THREADS = 256;
 const int RUN = 8;  // elements that a thread loads before it takes the first of them
@@ -156,18 +157,18 @@ __device__ void merge_pieces(const ReduceTile& tile, const void* partial, void* 
 #if BOOLEAN
 #define SUMS(f, ...)
 #else
-#define SUMS(f, ...)                         \
-    case SUM: return f<Sum>(__VA_ARGS__);    \
+#define SUMS(f, ...)                           \
+    case SUM: return f<Sum>(__VA_ARGS__);      \
     case PROD: return f<Product>(__VA_ARGS__);
 #endif
-#define OPERATIONS(f, ...)                               \
-    switch (op) {                                        \
-        SUMS(f, __VA_ARGS__)                             \
-        case MAX: return f<Best<true>>(__VA_ARGS__);     \
-        case MIN: return f<Best<false>>(__VA_ARGS__);    \
-        case ANY: return f<Truth<false>>(__VA_ARGS__);   \
-        case ALL: return f<Truth<true>>(__VA_ARGS__);    \
-        case ARGMAX: return f<Place<true>>(__VA_ARGS__); \
+#define OPERATIONS(f, ...)                                \
+    switch (op) {                                         \
+        SUMS(f, __VA_ARGS__)                              \
+        case MAX: return f<Best<true>>(__VA_ARGS__);      \
+        case MIN: return f<Best<false>>(__VA_ARGS__);     \
+        case ANY: return f<Truth<false>>(__VA_ARGS__);    \
+        case ALL: return f<Truth<true>>(__VA_ARGS__);     \
+        case ARGMAX: return f<Place<true>>(__VA_ARGS__);  \
         case ARGMIN: return f<Place<false>>(__VA_ARGS__); \
     }
 

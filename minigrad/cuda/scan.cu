@@ -1,7 +1,7 @@
 // Linear recurrences along the middle axis of [outer, n, inner]; `columns` is outer x inner.
 //
-// Two steps h -> A h + B compose to another one, in any grouping. A block has `wide` columns of `deep` threads, each of
-// which takes RUN steps in a row; the block composes its threads' steps and goes on to the next deep x RUN of them.
+// Two steps h -> A h + B compose to another one, in any grouping. A block has `wide` columns of `deep` threads. Each
+// thread takes RUN steps in a row; the block composes its threads' steps and goes on to the next deep x RUN of them.
 // Where that would leave most of a GPU idle, a column is split into pieces: the kernel first runs without results, to
 // compose the steps of each piece in `totals`; linear_scan_pieces turns these into the state before each piece; and the
 // kernel runs again. The grouping depends on the shape alone.
@@ -143,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(512)
             return StepOf<T>{column.first + i == 0 ? T(1) : a[at - column.step], g[at]};
         },
         [&](const Column& column, int i, int64 at, double delta) {
-            const bool last = column.first + i == n - 1;  // of the scan: the first step of the recurrence
+            const bool last = column.first + i == n - 1;  // the scan's last step is the first step of the recurrence
             if (db) db[at] = T(delta);
             if (da) {
                 const double before = !last     ? double(h[at + column.step])

@@ -11,7 +11,7 @@
 // registers for each.
 const int HELD = 128 / sizeof(T);
 const int AT_ONCE = 4;                      // packs that it loads at once from a row that is too long to be held
-const int BLOCKS = sizeof(T) == 4 ? 3 : 2;  // that share a multiprocessor: as many as their registers allow
+const int BLOCKS = sizeof(T) == 4 ? 3 : 2;  // blocks on a multiprocessor: as many as their registers allow
 const int HELD_BACKWARD = 8;                // elements of a row that a thread of a backward kernel holds
 
 __device__ inline T larger(T a, T b) { return a > b ? a : b; }
@@ -36,8 +36,7 @@ struct Row {
     // f(c, u) for this thread's columns of a row of `end` columns, where u is the register's number or -1
     template <class F>
     __device__ void columns(int64 end, F f) const {
-#pragma unroll
-        for (int u = 0; u < HELD_BACKWARD; u++) {
+UNROLLED(u, HELD_BACKWARD) {
             const int64 c = lane + (int64)u * lanes;
             if (c < end) f(c, u);
         }
@@ -61,7 +60,8 @@ struct Row {
 
 // ---- forward ----------------------------------------------------------------------------------------------------------
 
-// sum exp x = exp(shift) sum, where shift is top, the largest element, or 0 if that is infinite and cannot be subtracted
+// sum exp x = exp(shift) sum, where shift is top, the largest element, or 0 if that is infinite and cannot be
+// subtracted
 struct Exponentials {
     T top, shift;
     double sum;
@@ -73,9 +73,9 @@ struct Exponentials {
     }
 };
 
-// This thread's elements of a row, in packs of W: all of them if the row is held, otherwise a group at a time. A group is
-// a run of N packs for each lane of a warp. Less than a warp works on a row only if there is a lane for each pack, so the
-// steps between packs can be constant, which saves registers.
+// This thread's elements of a row, in packs of W: all of them if the row is held, otherwise a group at a time. A group
+// is a run of N packs for each lane of a warp. Less than a warp works on a row only if there is a lane for each pack,
+// so the steps between packs can be constant, which saves registers.
 template <int W, bool held>
 struct Part {
     static const int N = held ? (W == 1 ? HELD / 2 : HELD / W) : (W == 1 ? 2 * AT_ONCE : AT_ONCE), STEP = 32 * W;
@@ -83,7 +83,7 @@ struct Part {
     const T* from;
     int64 end;
     bool aligned;
-    int begin;  // of the first pack, from the beginning of a group
+    int begin;  // the place of the first pack in a group
     Pack<W> packs[N];
 
     __device__ Part(const Row& row, const T* from, int64 end, bool aligned)
@@ -102,8 +102,7 @@ struct Part {
     template <class F>
     __device__ void each(int64 first, F f) {
         const int64 e = first + begin, left = end - e;
-#pragma unroll
-        for (int i = 0; i < N; i++) {
+UNROLLED(i, N) {
             if (i * STEP < left) f(e + i * STEP, packs[i]);
         }
     }
@@ -144,7 +143,7 @@ struct Part {
         x.sum = row.merged(x.sum, sum);
         return x;
     }
-    // to[e] = f(element e), or f(what has replaced it)
+    // to[e] = f(element e), or f of the number that has replaced it
     template <class F>
     __device__ void map(T* to, F f) {
         groups([&](int64 first) {
@@ -158,12 +157,12 @@ struct Part {
 };
 
 // Rows that are held and rows that are not have separate kernels, so that each gets the registers it needs.
-#define FORWARD(function, held, ...) \
+#define FORWARD(function, held, ...)                                                        \
     width % WIDE == 0 ? function<WIDE, held>(__VA_ARGS__) : function<1, held>(__VA_ARGS__);
 
 #define SOFTMAX_PARAMETERS int64 rows, int64 width, int lanes, Bool logarithm, const T* x, T* y
 #define LOGSUMEXP_PARAMETERS int64 rows, int64 width, int lanes, const T* x, T* y
-#define CROSS_ENTROPY_PARAMETERS                                                                           \
+#define CROSS_ENTROPY_PARAMETERS                                                                                     \
     int64 rows, int64 width, int lanes, const T* z, const int64* labels, int64 ignore, const T* w, double smoothing, \
     T* loss, T* lse
 

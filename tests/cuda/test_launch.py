@@ -33,6 +33,14 @@ def test_declarations_are_read():
     }
 
 
+def test_parameters_that_kernels_share_are_read():
+    text = (
+        "#define N_PARAMETERS int64 n, \\\n    int m\n#define X_PARAMETERS N_PARAMETERS, const T* x\n"
+        'extern "C" __global__ void __launch_bounds__(256, 1) f(X_PARAMETERS, T* y) {'
+    )
+    assert parameters(text) == {"f": [("int64", "n"), ("int", "m"), ("T*", "x"), ("T*", "y")]}
+
+
 def test_every_kernel_is_declared_as_the_launch_point_reads_it():
     for path in FOLDER.glob("*.cu"):
         text = path.read_text(encoding="utf-8")
