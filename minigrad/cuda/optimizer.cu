@@ -1,7 +1,7 @@
 // Optimizer steps: one pass over all parameters of a list, and the sum of the squares of their gradients.
 //
-// The tensors are passed by value, as many as fit in the parameters of a kernel. Their elements are split into chunks
-// that depend on the sizes alone, and a block takes one chunk at a time. Constants are combined in double on the host.
+// The tensors are passed by value, as many as fit in the parameters of a kernel. Their elements are split into chunks by
+// the sizes alone, and a block takes one chunk at a time. Constants are combined in double on the host.
 // cext/kernels/optimizer.cpp has the same formulas, and stores the same numbers where a square overflows.
 
 #if FLOATING

@@ -18,7 +18,7 @@ PACK = 16  # bytes that one instruction reads
 PART = 1 << 16  # bytes of W for each block of a cluster: estimated so that reading them takes as long as its barriers
 CACHED = 1 << 20  # bytes of W up to which reading it from the cache costs less than launching a product at every step
 PORTABLE = 8  # blocks of a cluster on every GPU that has clusters
-MULTIPROCESSORS, MOST_SHARED = 16, 97  # of cudaDeviceAttr: how many, and bytes of shared memory of a block
+MULTIPROCESSORS, MOST_SHARED = 16, 97  # cudaDeviceAttr: their number, and bytes of shared memory for a block
 RESERVED = 1 << 10  # bytes of shared memory that a plan leaves free for the static variables of `team_sum`
 SAMPLES = 8, 4, 256  # the most samples of a group with W in shared memory, with W in the cache, and of a grid
 WIDTHS = {8: 5, 4: 2, 1: 1}  # samples that a product takes at a time: the least number of samples for which it pays
@@ -199,7 +199,7 @@ class Plan:
         self.group, self.given, self.pack = group, given, PACK // SIZES[dtype]
         self.units = -(-hidden // group.size)
         k, n = (gates * hidden, self.units) if backward else (hidden, gates * self.units)
-        self.rows, self.packs = -(-k // self.pack), -(-n // self.pack)  # of the block's part of W
+        self.rows, self.packs = -(-k // self.pack), -(-n // self.pack)  # in the block's part of W
         # numbers that a block keeps of each sample, and sums in float64
         self.own = self.units * (gates + 2 if backward else 2 * gates + 2)
         self.affine = self.units * (2 * gates + 2) if backward else 0
