@@ -1,4 +1,4 @@
-"""Build the compiled part: every .pyx of cext/ becomes minigrad.engine.<name>.
+"""Build the compiled part: cext/<folder>/<name>.pyx becomes minigrad.engine.<folder>.<name>.
 
 This file does what setuptools does not do by itself:
 
@@ -50,16 +50,20 @@ FUSED = {"gcc": "-ffp-contract=fast", "clang": "-ffp-contract=on"}
 OPTIMIZE = {"kernel": ["-O3", "-g0", "-falign-loops=32"], "cython": ["-O1", "-g0"], "small": ["-Os", "-g0"]}
 # Modules whose speed does not count: a third smaller.
 SMALL = {
-    "capture",
-    "cuda",
-    "gpu_memory",
-    "hooks",
-    "inspection",
-    "interop",
-    "listener",
-    "modes",
-    "recompute",
-    "recording",
+    "devices.cuda",
+    "devices.gpu_memory",
+    "devices.kernel_list",
+    "memory.dlpack",
+    "memory.interop",
+    "memory.listener",
+    "memory.refusals",
+    "memory.shapes",
+    "replay.captured_step",
+    "replay.recompute",
+    "tape.hooks",
+    "tape.inspection",
+    "tape.modes",
+    "tape.python_function",
 }
 LINK = []
 if not MAC:
@@ -95,15 +99,15 @@ DIRECTIVES = {
 BUFFER = SOURCE / "runtime" / "buffer.cpp"
 DISPATCH = SOURCE / "kernels" / "dispatch.cpp"
 CPP_FILES = {
-    "array": [BUFFER],
-    "cpu": sorted({*SOURCE.glob("runtime/*.cpp"), *SOURCE.glob("kernels/*.cpp")} - {BUFFER}),
+    "memory.pool": [BUFFER],
+    "devices.cpu": sorted({*SOURCE.glob("runtime/*.cpp"), *SOURCE.glob("kernels/*.cpp")} - {BUFFER}),
 }
 
 
 def extensions():
     """One extension per .pyx file, named by its place in cext/."""
     found = []
-    for pyx in sorted([*SOURCE.glob("*.pyx"), *SOURCE.glob("ops/*.pyx")]):
+    for pyx in sorted(SOURCE.glob("*/*.pyx")):
         name = ".".join(pyx.relative_to(SOURCE).with_suffix("").parts)
         sources = [pyx, *(path for path in CPP_FILES.get(name, []) if path.exists())]
         found.append(Extension(f"minigrad.engine.{name}", [str(path) for path in sources], language="c++"))
@@ -135,7 +139,7 @@ class BuildEngine(build_ext):
         isas = self.runnable(ISAS) if self.stays_here else ISAS
         compiles, links = [], []
         for extension, generated in zip(self.extensions, self.cythonized(), strict=True):
-            kind = "small" if extension.name.rpartition(".")[2] in SMALL else "cython"
+            kind = "small" if extension.name.removeprefix("minigrad.engine.") in SMALL else "cython"
             flags = [*COMMON, *OPTIMIZE[kind], *python]
             jobs = [self.compilation(generated, "module", flags)]
             for source in map(Path, extension.sources[1:]):
@@ -187,7 +191,7 @@ class BuildEngine(build_ext):
         import Cython
         from Cython.Build import cythonize
 
-        # Cython finds `minigrad.engine.array` by its path, so cext/ gets a second name of that form.
+        # Cython finds `minigrad.engine.memory.array` by its path, so cext/ gets a second name of that form.
         from declare import write
 
         write(STAGE)
@@ -223,7 +227,7 @@ class BuildEngine(build_ext):
 
         for extension in self.extensions:
             pyx, target = Path(extension.sources[0]), stub_beside(self.get_ext_fullpath(extension.name))
-            sources = pyx, pyx.with_suffix(".pxd"), *SOURCE.glob("*.pxi"), SOURCE / "stubs.py", *PYTORCH
+            sources = pyx, pyx.with_suffix(".pxd"), *SOURCE.glob("*/*.pxi"), SOURCE / "stubs.py", *PYTORCH
             needed = [path for path in sources if path.exists()]
             made = target.stat().st_mtime_ns if target.exists() and not self.force else 0
             if any(path.stat().st_mtime_ns > made for path in needed):

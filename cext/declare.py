@@ -24,7 +24,9 @@ cdef class Backend:
 def interface():
     """The class Backend, its declaration, and the expressions below its methods' names."""
     methods, declared, counts = [INTERFACE], ["cdef class Backend:\n"], []
-    for notes, signature, result, contract in PRIMITIVE.findall((SOURCE / "primitives.pxi").read_text("utf-8")):
+    for notes, signature, result, contract in PRIMITIVE.findall(
+        (SOURCE / "devices" / "primitives.pxi").read_text("utf-8")
+    ):
         methods.append(f"    cpdef {signature}:{result}\n{contract}        raise NotImplementedError\n")
         declared.append(f"    cpdef {signature}\n")
         name = re.search(r"(\w+)\(", signature)[1]

@@ -31,13 +31,14 @@ PYTHON["tuple"] = "tuple[Any, ...]"
 MODULES = {
     "collections.abc": "Callable Generator Iterable Iterator Mapping Sequence",
     "enum": "IntEnum",
-    "minigrad.engine.dtype": "DType DTypeLike",
-    "minigrad.engine.hooks": "HookHandle",
-    "minigrad.engine.node": "Op",
+    "minigrad.engine.memory.dtype": "DType DTypeLike",
+    "minigrad.engine.memory.shapes": "Size",
+    "minigrad.engine.tape.hooks": "HookHandle",
+    "minigrad.engine.tape.node": "Op",
     "minigrad.engine.ops.optimizer": "Rule",
     "minigrad.engine.ops.recurrent": "Cell",
-    "minigrad.engine.tape_table": "TapeTable",
-    "minigrad.engine.tensor": "Tensor TensorLike",
+    "minigrad.autograd.tape_table": "TapeTable",
+    "minigrad.engine.tensor.tensor": "Tensor TensorLike",
     "minigrad.nn": "Module",
     "minigrad.pytorch.methods": "Axes TopK",
     "typing": "Any Literal Self TypeAlias TypeGuard overload",
@@ -45,7 +46,8 @@ MODULES = {
 LEFT_OUT = re.compile("_(?!_)|__(dealloc|getbuffer|releasebuffer)__")  # functions that Python code does not call
 
 
-PYTORCH = sorted(Path(__file__).parent.parent.glob("minigrad/pytorch/*.py"))
+PACKAGE = Path(__file__).parent.parent / "minigrad"
+PYTORCH = [*sorted(PACKAGE.glob("pytorch/*.py")), PACKAGE / "interop/protocols.py", PACKAGE / "autograd/tape_table.py"]
 SHADOWED = re.compile(r"(?<![\w.\"'])(?<!def )(bool|float|int|type)\b(?!:)")  # types, where methods have their names
 
 
@@ -59,10 +61,10 @@ def pytorch(kind, name):
     raise LookupError(name)
 
 
-def pytorch_methods():
-    """The methods and properties that a tensor has under PyTorch's names."""
-    names = [node for kind in ("TensorNames", "StorageNames") for node in pytorch(ast.ClassDef, kind).body]
-    return [node for node in names if isinstance(node, ast.FunctionDef)]
+def added_methods():
+    """The methods and properties that a tensor has from modules above the engine."""
+    classes = ("TensorNames", "StorageNames", "Protocols", "TapeMethods")
+    return [node for name in classes for node in pytorch(ast.ClassDef, name).body if isinstance(node, ast.FunctionDef)]
 
 
 def signature(node):
@@ -207,7 +209,7 @@ class Stub(TreeVisitor):
         self.lines += self.attributes.get(name, [])
         self.visit_members(node, bool(bases))
         if name == "Extension":
-            self.lines += [f"    {line}" for method in pytorch_methods() for line in signature(method)]
+            self.lines += [f"    {line}" for method in added_methods() for line in signature(method)]
             self.lines[before:] = [SHADOWED.sub(r"builtins.\1", line) for line in self.lines[before:]]
         if len(self.lines) == before:
             self.lines[-1] += " ..."

@@ -1,117 +1,34 @@
 """minigrad: a small, fast, tape-based autograd engine."""
 
-# Type checkers take ``import x as x`` in a package for a public name of it.
-
 import typing as _typing
 from contextlib import suppress as _suppress
-from math import e as e, inf as inf, nan as nan, pi as pi
 
-from minigrad import cuda as cuda, nn as nn, optim as optim, random as random
+from minigrad import annotations as _annotations
 from minigrad._version import __version__ as __version__
-from minigrad.autograd import (
-    CaptureError as CaptureError, Function as Function, GradientError as GradientError, capture as capture,
-    detect_anomaly as detect_anomaly, enable_grad as enable_grad, gradcheck as gradcheck, hessian as hessian,
-    hvp as hvp, is_grad_enabled as is_grad_enabled, jacobian as jacobian, jvp as jvp, no_grad as no_grad,
-    recompute as recompute, record_source as record_source, value_and_grad as value_and_grad, vjp as vjp,
-)  # fmt: skip
-from minigrad.autograd.gradients import grad as grad
-from minigrad.config import show_config as show_config
-from minigrad.creation import *  # noqa: F403
-from minigrad import autograd as _autograd
-from minigrad.engine import annotations as _annotations, dtype as _dtype, pytorch_names as _pytorch_names
-from minigrad.engine.array import (
-    empty_cache as empty_cache, memory_allocated as memory_allocated, memory_cached as memory_cached,
-)  # fmt: skip
-from minigrad.engine.cpu import get_num_threads as get_num_threads, set_num_threads as set_num_threads
-from minigrad.engine.dtype import (
-    DType as DType, float32 as float32, float64 as float64, get_default_dtype as get_default_dtype,
-    get_float32_matmul_precision as get_float32_matmul_precision, int32 as int32, int64 as int64,
-    set_default_dtype as set_default_dtype, set_float32_matmul_precision as set_float32_matmul_precision,
-)  # fmt: skip
-from minigrad.engine.ops.activation import relu as relu, sigmoid as sigmoid
-from minigrad.engine.ops.arithmetic import (
-    add as add, divide as divide, floor_divide as floor_divide, multiply as multiply, negative as negative,
-    positive as positive, reciprocal as reciprocal, remainder as remainder, subtract as subtract,
-)  # fmt: skip
-from minigrad.engine.ops.functions import (
-    erf as erf, exp as exp, exp2 as exp2, expm1 as expm1, hypot as hypot, log as log, log1p as log1p, log2 as log2,
-    log10 as log10, logaddexp as logaddexp, power as power, rsqrt as rsqrt, sqrt as sqrt, square as square,
-)  # fmt: skip
-from minigrad.engine.ops.rounding import (
-    ceil as ceil, copysign as copysign, floor as floor, isfinite as isfinite, isinf as isinf, isnan as isnan,
-    nextafter as nextafter, round as round, sign as sign, signbit as signbit, trunc as trunc,
-)  # fmt: skip
-from minigrad.engine.ops import functions as _functions, rounding as _rounding
-from minigrad.engine.ops.gather import (
-    argsort as argsort, nonzero as nonzero, scatter_add as scatter_add, sort as sort, take as take,
-    take_along_axis as take_along_axis, unique_values as unique_values,
-)  # fmt: skip
-from minigrad.engine.ops.join import (
-    concat as concat, pad as pad, split as split, stack as stack, unstack as unstack,
-)  # fmt: skip
-from minigrad.engine.ops.layout import (
-    astype as astype, broadcast_to as broadcast_to, expand_dims as expand_dims, matrix_transpose as matrix_transpose,
-    moveaxis as moveaxis, permute_dims as permute_dims, ravel as ravel, reshape as reshape, squeeze as squeeze,
-    sum as sum, swapaxes as swapaxes,
-)  # fmt: skip
-from minigrad.engine.ops.slices import flip as flip
-from minigrad.engine.ops.logic import (
-    bitwise_and as bitwise_and, bitwise_invert as bitwise_invert, bitwise_left_shift as bitwise_left_shift,
-    bitwise_or as bitwise_or, bitwise_right_shift as bitwise_right_shift, bitwise_xor as bitwise_xor, clip as clip,
-    equal as equal, greater as greater, greater_equal as greater_equal, less as less, less_equal as less_equal,
-    logical_and as logical_and, logical_not as logical_not, logical_or as logical_or, logical_xor as logical_xor,
-    maximum as maximum, minimum as minimum, not_equal as not_equal, where as where,
-)  # fmt: skip
-from minigrad.engine.ops.matmul import linear as linear, matmul as matmul
-from minigrad.engine.ops.norm import (
-    group_norm as group_norm, instance_norm as instance_norm, layer_norm as layer_norm, rms_norm as rms_norm,
-)  # fmt: skip
-from minigrad.engine.ops.random import manual_seed as manual_seed
-from minigrad.engine.ops.reduce import (
-    all as all, any as any, argmax as argmax, argmin as argmin, cumulative_sum as cumulative_sum,
-    logsumexp as logsumexp, max as max, mean as mean, min as min, prod as prod, std as std, var as var,
-)  # fmt: skip
-from minigrad.engine.ops.scan import linear_scan as linear_scan
-from minigrad.engine.ops.softmax import cross_entropy as cross_entropy, log_softmax as log_softmax, softmax as softmax
-from minigrad.engine.ops.trigonometry import (
-    acos as acos, acosh as acosh, asin as asin, asinh as asinh, atan as atan, atan2 as atan2, atanh as atanh,
-    cos as cos, cosh as cosh, sin as sin, sinh as sinh, tan as tan, tanh as tanh,
-)  # fmt: skip
-from minigrad.engine.tensor import Tensor as Tensor
-from minigrad.nn.per_sample import per_sample_grad as per_sample_grad
-from minigrad.products import *  # noqa: F403
-from minigrad.profiling import profile as profile  # type: ignore[no-redef]  # mypy sees a cycle of imports
-from minigrad.reductions import *  # noqa: F403
-from minigrad.saving import (
-    load as load, load_checkpoint as load_checkpoint, save as save, save_checkpoint as save_checkpoint,
-)  # fmt: skip
-from minigrad.standard import (
-    __array_api_version__ as __array_api_version__, __array_namespace_info__ as __array_namespace_info__,
-    can_cast as can_cast, finfo as finfo, iinfo as iinfo, isdtype as isdtype, result_type as result_type,
-)  # fmt: skip
-
-from minigrad import pytorch as _pytorch  # isort: skip  # it names Tensor
+from minigrad.array.array_api import __array_api_version__ as __array_api_version__
+from minigrad.array.array_api import __array_namespace_info__ as __array_namespace_info__
+from minigrad.engine.tensor import pytorch_names as _pytorch_names
+from minigrad.interop import protocols as _protocols
+from minigrad.namespace import *  # noqa: F403
+from minigrad import pytorch as _pytorch  # isort: skip  # it adds to classes of the namespace
 
 with _suppress(ImportError):  # where einops is not installed
-    from minigrad import einops_backend as _einops_backend
+    from minigrad.interop import einops_backend as _einops_backend
 
-newaxis = None
 _annotations.make_known()
-_autograd.per_sample_grad = per_sample_grad  # it needs modules, which are above autograd
-abs, bool, pow = _rounding.absolute, _dtype.bool_, _functions.power
+_ON_FIRST_USE = ("data", "distributed", "learn", "linalg", "viz")
 
 if _typing.TYPE_CHECKING:
-    from minigrad import data as data, distributed as distributed, learn as learn, linalg as linalg, viz as viz
+    from minigrad import data as data, distributed as distributed, linalg as linalg, viz as viz
     from minigrad.pytorch.functions import *  # noqa: F403
 
-    float, double, int, long = float32, float64, int32, int64
+    float, double, int, long = float32, float64, int32, int64  # noqa: F405
 else:
     _missing = _pytorch_names.lookup(__name__)
 
     def __getattr__(name: str) -> object:
-        """Load on first use: ``minigrad.data``, which reads files in threads, ``minigrad.viz``, which draws,
-        ``minigrad.distributed``, ``minigrad.learn``, ``minigrad.linalg``, and PyTorch's names."""
-        if name in ("data", "distributed", "learn", "linalg", "viz"):
+        """Load modules on first use: `data` reads files in threads, `viz` draws; then look for PyTorch's names."""
+        if name in _ON_FIRST_USE:
             import importlib
 
             return importlib.import_module(f"minigrad.{name}")
@@ -119,4 +36,4 @@ else:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "data", "distributed", "learn", "linalg", "viz"})
+    return sorted({*globals(), *_ON_FIRST_USE})

@@ -1,6 +1,6 @@
 """`python -m minigrad` prints what this installation runs on."""
 
-from minigrad.config import show_config
+from minigrad.tools.config import show_config
 
 if __name__ == "__main__":
     show_config()

@@ -7,9 +7,10 @@ Matrices are the last two axes, and the other axes hold many of them. What solve
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from minigrad import products
-from minigrad.creation import eye, operand
-from minigrad.engine.dtype import DTypeLike, get_default_dtype
+from minigrad.array import products
+from minigrad.array.creation import eye, operand
+from minigrad.array.products import checked_axis, outer, tensordot, vecdot
+from minigrad.engine.memory.dtype import DTypeLike, get_default_dtype
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import multiply, subtract
 from minigrad.engine.ops.functions import power, sqrt, square
@@ -21,9 +22,8 @@ from minigrad.engine.ops.matmul import matmul
 from minigrad.engine.ops.reduce import max as max_
 from minigrad.engine.ops.reduce import min as min_
 from minigrad.engine.ops.rounding import absolute
-from minigrad.engine.pytorch_names import lookup, rename_arguments
-from minigrad.engine.tensor import Tensor
-from minigrad.products import checked_axis, outer, tensordot, vecdot
+from minigrad.engine.tensor.pytorch_names import lookup, rename_arguments
+from minigrad.engine.tensor.tensor import Tensor
 
 if not TYPE_CHECKING:
     __getattr__ = lookup(__name__)

@@ -1,9 +1,9 @@
 """Activations, and dropout."""
 
-from minigrad.engine.array cimport Array, empty_as, shape_of
-from minigrad.engine.backend cimport backend
-from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport BOOL
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.memory.array cimport Array, empty_as, shape_of
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.dtype cimport BOOL
 from minigrad.engine.ops.arguments cimport float_operand, number, one_axis, scalar
 from minigrad.engine.ops.arithmetic cimport add, apply_unary, divide, multiply, negative, subtract
 from minigrad.engine.ops.functions cimport erf, exp, fused, sloped, square, with_parameter
@@ -11,8 +11,8 @@ from minigrad.engine.ops.layout cimport cast, dense, reshape_to
 from minigrad.engine.ops.logic cimport greater, greater_equal, less_equal, maximum, minimum, where
 from minigrad.engine.ops.random cimport draw
 from minigrad.engine.ops.trigonometry cimport tanh
-from minigrad.engine.node cimport Node, Op, operation
-from minigrad.engine.tape cimport track
+from minigrad.engine.tape.node cimport Node, Op, operation
+from minigrad.engine.tape.record cimport track
 from minigrad.engine.ops import join
 
 from math import pi, sqrt

@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport MAX_NDIM, Array
+from minigrad.engine.memory.array cimport Array
+from minigrad.engine.memory.shapes cimport MAX_NDIM
 
 cdef Array operand(str op, object x)
 cdef Array float_operand(str op, object x)
@@ -13,7 +14,6 @@ cdef object plain_axis(str op, object axis)
 cdef int one_axis(str op, object axis, int ndim) except -1
 cdef list many_axes(str op, object axis, int ndim)
 cdef int weak_code(object value, int code) except -1
-cpdef str kind_of(object x)
 cdef bint is_scalar(object x)
 cdef object plain_scalar(str op, object x)
 cpdef object integer(str op, str name, object value, object least=*)

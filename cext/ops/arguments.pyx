@@ -10,23 +10,13 @@ import operator
 
 import numpy as np
 
-from minigrad.engine.array cimport NOWHERE, Array, check_same_device, empty, shape_of
-from minigrad.engine.backend cimport backend
-from minigrad.engine.dtype cimport BOOL, INT64, default_float, is_float
-from minigrad.engine.interop cimport from_object, shown_tensors, uninitialized
-from minigrad.engine.listener cimport listeners, note_read
-from minigrad.engine.node cimport recording
-
-
-cpdef str kind_of(x: Any):
-    """Describe x for an error: the name of its type, with its package if another library's type has the name of one of
-    ours (torch.Tensor); of a tuple or list that holds tensors, also where it has one."""
-    cdef str tensors = shown_tensors(x), name = type(x).__name__
-    if tensors is not None:
-        return tensors
-    if isinstance(x, Array) or name not in ("Tensor", "Parameter"):
-        return name
-    return f"{type(x).__module__.partition('.')[0]}.{name}"
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.memory.array cimport NOWHERE, Array, check_same_device, empty, shape_of
+from minigrad.engine.memory.dtype cimport BOOL, INT64, default_float, is_float
+from minigrad.engine.memory.interop cimport from_object
+from minigrad.engine.memory.listener cimport listeners, note_read
+from minigrad.engine.memory.refusals cimport shown_tensors, uninitialized
+from minigrad.engine.tape.node cimport recording
 
 
 cdef bint is_scalar(object x):

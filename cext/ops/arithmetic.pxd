@@ -1,5 +1,5 @@
-from minigrad.engine.array cimport Array
-from minigrad.engine.node cimport Op
+from minigrad.engine.memory.array cimport Array
+from minigrad.engine.tape.node cimport Op
 
 cdef Array apply_unary(int op, Array x, int code)
 cdef Array apply_binary(int op, Array a, Array b, int code)

@@ -5,14 +5,15 @@ one shape and one dtype.
 """
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty_as, same_shape, shape_of
-from minigrad.engine.backend cimport backend
-from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport BOOL, default_float, is_float
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.memory.array cimport Array, check_same_device, empty_as, same_shape, shape_of
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.dtype cimport BOOL, default_float, is_float
+from minigrad.engine.memory.shapes cimport MAX_NDIM
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool, scalar, weak_code
 from minigrad.engine.ops.layout cimport broadcast, cast
-from minigrad.engine.node cimport Node, Op, operation, set_adder
-from minigrad.engine.tape cimport track
+from minigrad.engine.tape.node cimport Node, Op, operation, set_adder
+from minigrad.engine.tape.record cimport track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ADD, DIVIDE, FLOOR_DIVIDE, MUL, NEG, RECIPROCAL, REMAINDER, SUB

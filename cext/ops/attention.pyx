@@ -5,24 +5,25 @@ from math import inf, nan, prod, sqrt
 
 import numpy as np
 
-from minigrad.engine.array cimport MAX_NDIM, Array, alias, check_same_device, empty, empty_as, shape_of
-from minigrad.engine.backend cimport backend
-from minigrad.engine.backward cimport composed_backward
-from minigrad.engine.calls cimport Call, begin, is_recorded, refuse_in_capture
-from minigrad.engine.dtype cimport BOOL, is_float
-from minigrad.engine.interop cimport from_object
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.devices.kernel_list cimport repeat
+from minigrad.engine.memory.array cimport Array, alias, check_same_device, empty, empty_as, shape_of
+from minigrad.engine.memory.calls cimport Call, begin, is_recorded, refuse_in_capture
+from minigrad.engine.memory.dtype cimport BOOL, is_float
+from minigrad.engine.memory.interop cimport from_object
+from minigrad.engine.memory.shapes cimport MAX_NDIM
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, optional
 from minigrad.engine.ops.arithmetic cimport add, multiply
-from minigrad.engine.ops.rounding cimport isfinite
 from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, matrix_transpose, reshape_to
-from minigrad.engine.ops.slices cimport take_window, zeros
 from minigrad.engine.ops.logic cimport equal, logical_and, logical_not, not_equal, where
 from minigrad.engine.ops.matmul cimport matmul
 from minigrad.engine.ops.norm cimport send_all
 from minigrad.engine.ops.random cimport reserve
-from minigrad.engine.recording cimport repeat
-from minigrad.engine.node cimport Node, Op, operation, recording, set_recording
-from minigrad.engine.tape cimport track
+from minigrad.engine.ops.rounding cimport isfinite
+from minigrad.engine.ops.slices cimport take_window, zeros
+from minigrad.engine.tape.backward cimport composed_backward
+from minigrad.engine.tape.node cimport Node, Op, operation, recording, set_recording
+from minigrad.engine.tape.record cimport track
 from minigrad.engine.ops.reduce import all as all_of, max as maximum_of
 from minigrad.engine.ops.softmax import softmax
 

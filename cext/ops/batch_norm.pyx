@@ -1,10 +1,10 @@
 """Batch normalization by the statistics of the batch or by given ones, and the affine map that follows."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport Array, empty, empty_as, shape_of
-from minigrad.engine.backend cimport backend
-from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport FLOAT64
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.memory.array cimport Array, empty, empty_as, shape_of
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.dtype cimport FLOAT64
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, optional
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.functions cimport rsqrt
@@ -13,9 +13,9 @@ from minigrad.engine.ops.layout cimport cast, dense, elements, reshape_to
 from minigrad.engine.ops.norm cimport (
     all_but_channels, differentiate, gradient_for, parameter, plain, scale_and_shift, send_all, standard,
 )
+from minigrad.engine.tape.node cimport Node, Op, operation, recording
+from minigrad.engine.tape.record cimport track, track_many
 from minigrad.engine.ops.norm import NORMALIZED
-from minigrad.engine.node cimport Node, Op, operation, recording
-from minigrad.engine.tape cimport track, track_many
 
 
 cdef Array per_channel(Array v, Array x):

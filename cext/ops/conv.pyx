@@ -1,14 +1,15 @@
 """Convolutions of images and of sequences, which are cross-correlations, as usual in the field."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport Array, check_same_device, empty, parse_shape, shape_of
-from minigrad.engine.backend cimport backend
-from minigrad.engine.calls cimport Call, begin
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.memory.array cimport Array, check_same_device, empty, shape_of
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.shapes cimport parse_shape
 from minigrad.engine.ops.arguments cimport float_operand, layer_bias, operand, optional, pair, single, small_integer
 from minigrad.engine.ops.arithmetic cimport add
 from minigrad.engine.ops.layout cimport dense, expand_dims, reshape_to, squeeze, sum_axes
-from minigrad.engine.node cimport Node, Op, operation, recording
-from minigrad.engine.tape cimport track
+from minigrad.engine.tape.node cimport Node, Op, operation, recording
+from minigrad.engine.tape.record cimport track
 
 
 # <g, x ⋆ w> is linear in x, in w and in g. Its derivatives are dx(g, w) and dw(x, g); theirs, with cotangents v and u,

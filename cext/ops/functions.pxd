@@ -1,5 +1,5 @@
-from minigrad.engine.array cimport Array
-from minigrad.engine.node cimport Op
+from minigrad.engine.memory.array cimport Array
+from minigrad.engine.tape.node cimport Op
 
 cdef Array function(Op op, int number, object x)
 cdef Op fused(int number, Op op)

@@ -2,19 +2,19 @@
 
 Every derivative is written with recorded operations, so that it can be differentiated again.
 """
-from minigrad.engine.array cimport NOWHERE, Array
-from minigrad.engine.calls cimport Call, begin
+from minigrad.engine.memory.array cimport NOWHERE, Array
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.ops.arguments cimport float_operand, operand, plain_scalar, refuse_bool
 from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, apply_unary, divide, function_of_numbers, function_of_two, match_operands, multiply, negative,
     reciprocal, subtract,
 )
-from minigrad.engine.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.ops.layout cimport cast
 from minigrad.engine.ops.logic cimport equal, greater_equal, less, logical_and, where
 from minigrad.engine.ops.rounding cimport absolute, isinf, sign
-from minigrad.engine.node cimport OUTPUT, Node, Op, operation, recording
-from minigrad.engine.tape cimport track
+from minigrad.engine.tape.node cimport OUTPUT, Node, Op, operation, recording
+from minigrad.engine.tape.record cimport track
 
 from math import log as ln, pi, sqrt as root
 

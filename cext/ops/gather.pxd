@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport Array
+from minigrad.engine.memory.array cimport Array
 
 cdef Array index_for(int device, str op, Array index)
 cdef Array indices_of(str op, object index)

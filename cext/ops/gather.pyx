@@ -3,20 +3,19 @@ from libc.stdint cimport int64_t
 
 import numpy as np
 
-from minigrad.engine.array cimport (
-    MAX_NDIM, Array, check_same_device, device_name, empty, empty_as, shape_of, transferred,
-)
-from minigrad.engine.backend cimport backend
-from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport BOOL, INT64, is_float
-from minigrad.engine.interop cimport from_object
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.memory.array cimport Array, check_same_device, empty, empty_as, shape_of, transferred
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.dtype cimport BOOL, INT64, is_float
+from minigrad.engine.memory.interop cimport from_object
+from minigrad.engine.memory.listener cimport note_read
+from minigrad.engine.memory.shapes cimport MAX_NDIM, device_name
 from minigrad.engine.ops.arguments cimport float_operand, is_scalar, one_axis, operand, plain_axis, plain_scalar
 from minigrad.engine.ops.arithmetic cimport add
 from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, elements, permute_raw, reshape_to
 from minigrad.engine.ops.slices cimport zeros
-from minigrad.engine.listener cimport note_read
-from minigrad.engine.node cimport Node, Op, operation, recording
-from minigrad.engine.tape cimport track
+from minigrad.engine.tape.node cimport Node, Op, operation, recording
+from minigrad.engine.tape.record cimport track
 
 
 # ── checked indices ───────────────────────────────────────────────────────────────────────────────

@@ -1,14 +1,15 @@
 """In-place writes: x op= y, and filling with one number. (x[key] = y is in index.)"""
-from minigrad.engine.array cimport Array, check_same_device, may_share_memory, same_shape, shape_of
-from minigrad.engine.backend cimport backend
-from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport is_float
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.memory.array cimport Array, check_same_device, same_shape, shape_of
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.dtype cimport is_float
+from minigrad.engine.memory.overlap cimport may_share_memory
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, weak_code
 from minigrad.engine.ops.index cimport assign
 from minigrad.engine.ops.layout cimport cast
 from minigrad.engine.ops.shared cimport become
-from minigrad.engine.node cimport recording
-from minigrad.engine.writes cimport before_write, check_write
+from minigrad.engine.tape.in_place cimport before_write, check_write
+from minigrad.engine.tape.node cimport recording
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int DIVIDE

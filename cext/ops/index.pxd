@@ -1,4 +1,4 @@
-from minigrad.engine.array cimport Array
+from minigrad.engine.memory.array cimport Array
 
 cpdef Array getitem(x, key)
 cdef int assign(str op, Array a, object key, object value) except -1

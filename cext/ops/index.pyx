@@ -5,25 +5,26 @@ from libc.stdint cimport int64_t
 
 import numpy as np
 
-from minigrad.engine.array cimport Array, alias, check_same_device, empty_as, may_share_memory, shape_of
-from minigrad.engine.backend cimport backend
-from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport BOOL, INT64, is_float
-from minigrad.engine.interop cimport from_object
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.memory.array cimport Array, alias, check_same_device, empty_as, shape_of
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.dtype cimport BOOL, INT64, is_float
+from minigrad.engine.memory.interop cimport from_object
+from minigrad.engine.memory.listener cimport listeners, note_read
+from minigrad.engine.memory.overlap cimport may_share_memory
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport add, multiply
 from minigrad.engine.ops.gather cimport around, beside, check_index, index_for, indices_of, take_rows
-from minigrad.engine.ops.gather import nonzero
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, copy_array, dense, permute, permute_raw, reindex, reshape_to,
 )
-from minigrad.engine.ops.slices cimport take_window, zeros
 from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.shared cimport finish_write, is_written
-from minigrad.engine.listener cimport listeners, note_read
-from minigrad.engine.node cimport Node, Op, operation, recording
-from minigrad.engine.tape cimport track
-from minigrad.engine.writes cimport before_write, check_write, keep_saved, note_unrecorded_write
+from minigrad.engine.ops.slices cimport take_window, zeros
+from minigrad.engine.tape.in_place cimport before_write, check_write, keep_saved, note_unrecorded_write
+from minigrad.engine.tape.node cimport Node, Op, operation, recording
+from minigrad.engine.tape.record cimport track
+from minigrad.engine.ops.gather import nonzero
 
 
 # ── x[key] ────────────────────────────────────────────────────────────────────────────────────────

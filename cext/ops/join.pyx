@@ -1,16 +1,17 @@
 """Joining tensors and taking them apart."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, parse_shape, same_shape, shape_of, view
-from minigrad.engine.backend cimport backend
-from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport is_float
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.memory.array cimport Array, check_same_device, empty, same_shape, shape_of, view
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.dtype cimport is_float
+from minigrad.engine.memory.shapes cimport MAX_NDIM, parse_shape
 from minigrad.engine.ops.arguments cimport integer, number, one_axis, operand, plain_axis, plain_scalar
 from minigrad.engine.ops.arithmetic cimport add
 from minigrad.engine.ops.layout cimport cast, copy_array, reshape, sum_axes
 from minigrad.engine.ops.slices cimport place_window, take_window, window, zeros
-from minigrad.engine.node cimport Node, Op, operation, recording
-from minigrad.engine.tape cimport track, track_many
+from minigrad.engine.tape.node cimport Node, Op, operation, recording
+from minigrad.engine.tape.record cimport track, track_many
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ADD

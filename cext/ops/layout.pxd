@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport Array
+from minigrad.engine.memory.array cimport Array
 
 cdef Array dense(Array x)
 cdef Array reshape_array(Array x, int ndim, const int64_t* extent)

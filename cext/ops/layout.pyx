@@ -6,13 +6,14 @@ import itertools
 
 import numpy as np
 
-from minigrad.engine.array cimport MAX_NDIM, Array, empty, empty_as, parse_shape, product, shape_of, view
-from minigrad.engine.backend cimport SUM, backend
-from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport BOOL, INT32, INT64, code_of, dtype_of, is_float, itemsize
+from minigrad.engine.devices.backend cimport SUM, backend
+from minigrad.engine.memory.array cimport Array, empty, empty_as, shape_of, view
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.dtype cimport BOOL, INT32, INT64, code_of, dtype_of, is_float, itemsize
+from minigrad.engine.memory.shapes cimport MAX_NDIM, parse_shape, product
 from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand, plain_axis, refuse_bool
-from minigrad.engine.node cimport Node, Op, operation, recording
-from minigrad.engine.tape cimport copy_op, track
+from minigrad.engine.tape.node cimport Node, Op, operation, recording
+from minigrad.engine.tape.record cimport copy_op, track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ADD

@@ -2,17 +2,17 @@
 
 from libc.math cimport INFINITY
 
-from minigrad.engine.array cimport Array, check_same_device, empty_as, same_shape
-from minigrad.engine.backend cimport backend
-from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport BOOL, default_float, is_float
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.memory.array cimport Array, check_same_device, empty_as, same_shape
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.ops.arguments cimport number, operand, plain_scalar, refuse_bool, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, apply_unary, broadcast_pair, match_operands, multiply, subtract,
 )
 from minigrad.engine.ops.layout cimport broadcast, cast
-from minigrad.engine.node cimport Node, Op, operation
-from minigrad.engine.tape cimport track
+from minigrad.engine.tape.node cimport Node, Op, operation
+from minigrad.engine.tape.record cimport track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int AND, EQ, GE, GT, INVERT, LE, LEFT_SHIFT, LOGICAL_NOT, LT, MAXIMUM, MINIMUM, NE, OR, RIGHT_SHIFT, XOR

@@ -1,17 +1,18 @@
 """Matrix products, and the affine map of a layer."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, shape_of, view
-from minigrad.engine.backend cimport backend
-from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport BOOL, INT64, is_float, itemsize
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.memory.array cimport Array, check_same_device, empty, shape_of, view
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.dtype cimport BOOL, INT64, is_float, itemsize
+from minigrad.engine.memory.shapes cimport MAX_NDIM
 from minigrad.engine.ops.arguments cimport float_operand, layer_bias, operand, optional
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, elements, expand_dims, matrix_transpose, permute_raw, reshape_to, squeeze, sum_axes,
 )
 from minigrad.engine.ops.slices cimport take_window
-from minigrad.engine.node cimport Node, Op, operation, recording
-from minigrad.engine.tape cimport track
+from minigrad.engine.tape.node cimport Node, Op, operation, recording
+from minigrad.engine.tape.record cimport track
 
 from math import prod
 

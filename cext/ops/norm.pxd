@@ -1,5 +1,5 @@
-from minigrad.engine.array cimport Array
-from minigrad.engine.node cimport Node
+from minigrad.engine.memory.array cimport Array
+from minigrad.engine.tape.node cimport Node
 
 cdef Array standard(Array x, list axes, Array near, double n, double eps)
 cdef Array scale_and_shift(Array y, Array weight, Array bias)

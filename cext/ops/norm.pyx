@@ -4,17 +4,18 @@ import operator
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp
 
-from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, empty_as, shape_of
-from minigrad.engine.backend cimport backend
-from minigrad.engine.backward cimport composed_backward
-from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport FLOAT32, FLOAT64
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.memory.array cimport Array, check_same_device, empty, empty_as, shape_of
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.dtype cimport FLOAT32, FLOAT64
+from minigrad.engine.memory.shapes cimport MAX_NDIM
 from minigrad.engine.ops.arguments cimport float_operand, integer, number, operand, optional
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.functions cimport rsqrt, square
 from minigrad.engine.ops.layout cimport cast, dense, elements, reshape_to, sum_axes
-from minigrad.engine.node cimport Node, Op, operation, recording
-from minigrad.engine.tape cimport track
+from minigrad.engine.tape.backward cimport composed_backward
+from minigrad.engine.tape.node cimport Node, Op, operation, recording
+from minigrad.engine.tape.record cimport track
 
 
 NORMALIZED = "μ = Σ x / n\nσ² = Σ (x − μ)² / n\nr = 1 / √(σ² + ε)\nx̂ = (x − μ) r\ny = γ x̂ + β"

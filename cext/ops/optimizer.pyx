@@ -11,10 +11,10 @@ from libc.stdint cimport int64_t
 from collections.abc import Iterable
 from typing import Any
 
-from minigrad.engine.array cimport Array, same_shape, shape_of
-from minigrad.engine.backend cimport backend
-from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport is_float
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.memory.array cimport Array, same_shape, shape_of
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.dtype cimport is_float
 
 
 cdef int check(str op, list params, list lists) except -1:

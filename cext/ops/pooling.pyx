@@ -1,17 +1,18 @@
 """Two-dimensional pooling: the largest element, or the mean, of windows."""
 from libc.stdint cimport int64_t, intptr_t
 
-from minigrad.engine.array cimport MAX_NDIM, Array, empty, empty_as, keep_values, shape_of, transferred
-from minigrad.engine.backend cimport backend
-from minigrad.engine.backward cimport composed_backward
-from minigrad.engine.calls cimport Call, begin, is_recorded
-from minigrad.engine.cuda cimport PER_THREAD, current_stream
-from minigrad.engine.dtype cimport INT64
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.devices.cuda cimport PER_THREAD, current_stream
+from minigrad.engine.memory.array cimport Array, empty, empty_as, keep_values, shape_of, transferred
+from minigrad.engine.memory.calls cimport Call, begin, is_recorded
+from minigrad.engine.memory.dtype cimport INT64
+from minigrad.engine.memory.shapes cimport MAX_NDIM
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, pair
 from minigrad.engine.ops.gather cimport take_along
 from minigrad.engine.ops.layout cimport dense, reshape_to
-from minigrad.engine.node cimport Node, Op, operation, recording
-from minigrad.engine.tape cimport track
+from minigrad.engine.tape.backward cimport composed_backward
+from minigrad.engine.tape.node cimport Node, Op, operation, recording
+from minigrad.engine.tape.record cimport track
 
 
 cdef Array images(str op, object x):

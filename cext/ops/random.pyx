@@ -2,14 +2,15 @@
 from libc.float cimport DBL_MAX, FLT_MAX
 from libc.stdint cimport int64_t, uint64_t
 
-from minigrad.engine.array cimport MAX_NDIM, Array, device_index, empty, parse_lengths
-from minigrad.engine.backend cimport backend
-from minigrad.engine.calls cimport Call, begin, refuse_in_capture
-from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT64, code_of, default_float, dtype_of, is_float
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.devices.kernel_list cimport repeat
+from minigrad.engine.memory.array cimport Array, empty
+from minigrad.engine.memory.calls cimport Call, begin, refuse_in_capture
+from minigrad.engine.memory.dtype cimport FLOAT32, FLOAT64, INT64, code_of, default_float, dtype_of, is_float
+from minigrad.engine.memory.listener cimport current_listener
+from minigrad.engine.memory.shapes cimport MAX_NDIM, device_index, parse_lengths
 from minigrad.engine.ops.arguments cimport integer
 from minigrad.engine.ops.gather import argsort
-from minigrad.engine.recording cimport repeat
-from minigrad.engine.listener cimport current_listener
 
 import os
 from numbers import Integral, Real

@@ -4,22 +4,23 @@ from functools import partial
 cimport cython
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport Array, alias, check_same_device, device_name, empty, shape_of, view
-from minigrad.engine.backend cimport backend
-from minigrad.engine.backward cimport composed_backward
-from minigrad.engine.calls cimport Call, begin, is_recorded
-from minigrad.engine.dtype cimport BOOL, INT64, is_float
-from minigrad.engine.inspection cimport history_of
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.devices.kernel_list cimport repeat
+from minigrad.engine.memory.array cimport Array, alias, check_same_device, empty, shape_of, view
+from minigrad.engine.memory.calls cimport Call, begin, is_recorded
+from minigrad.engine.memory.dtype cimport BOOL, INT64, is_float
+from minigrad.engine.memory.shapes cimport device_name
 from minigrad.engine.ops.arguments cimport float_operand, integer, number, operand, optional
 from minigrad.engine.ops.layout cimport (
     cast, copy_array, dense, expand_dims, matrix_transpose, permute_raw, reshape_array, sum_axes,
 )
-from minigrad.engine.ops.slices cimport zeros
 from minigrad.engine.ops.logic cimport where
 from minigrad.engine.ops.matmul cimport matmul, product
-from minigrad.engine.recording cimport repeat
-from minigrad.engine.node cimport Node, Op, operation, recording
-from minigrad.engine.tape cimport track_many
+from minigrad.engine.ops.slices cimport zeros
+from minigrad.engine.tape.backward cimport composed_backward
+from minigrad.engine.tape.inspection cimport history_of
+from minigrad.engine.tape.node cimport Node, Op, operation, recording
+from minigrad.engine.tape.record cimport track_many
 
 from minigrad.engine.ops.activation import relu, sigmoid
 from minigrad.engine.ops.join import concat, split, stack, unstack

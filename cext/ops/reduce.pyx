@@ -2,11 +2,10 @@
 from libc.math cimport NAN
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport Array, empty_as, shape_of
-from minigrad.engine.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, backend
-from minigrad.engine.backward cimport composed_backward
-from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport BOOL, INT64
+from minigrad.engine.devices.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, backend
+from minigrad.engine.memory.array cimport Array, empty_as, shape_of
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.dtype cimport BOOL, INT64
 from minigrad.engine.ops.arguments cimport float_operand, many_axes, number, one_axis, operand, plain_axis
 from minigrad.engine.ops.arithmetic cimport apply_unary, divide, multiply, subtract
 from minigrad.engine.ops.functions cimport exp, square
@@ -14,10 +13,11 @@ from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, copy_array, dense, empty_reduced, permute, permute_raw, reduce_axes, reduction, reshape_to,
     sum_axes, summand,
 )
-from minigrad.engine.ops.slices cimport flip, take_window, window, zeros
 from minigrad.engine.ops.logic cimport equal, where
-from minigrad.engine.node cimport Node, Op, operation, recording
-from minigrad.engine.tape cimport track
+from minigrad.engine.ops.slices cimport flip, take_window, window, zeros
+from minigrad.engine.tape.backward cimport composed_backward
+from minigrad.engine.tape.node cimport Node, Op, operation, recording
+from minigrad.engine.tape.record cimport track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int SQRT

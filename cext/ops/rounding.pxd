@@ -1,4 +1,4 @@
-from minigrad.engine.array cimport Array
+from minigrad.engine.memory.array cimport Array
 
 cpdef Array absolute(x)
 cpdef Array sign(x)

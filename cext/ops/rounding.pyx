@@ -1,14 +1,14 @@
 """Signs, rounding, and which elements are NaN, infinite or negative."""
-from minigrad.engine.array cimport Array
-from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport BOOL, default_float, is_float
+from minigrad.engine.memory.array cimport Array
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.ops.arguments cimport operand
 from minigrad.engine.ops.arithmetic cimport (
     apply_binary, apply_unary, function_of_numbers, function_of_two, match_floats, multiply,
 )
 from minigrad.engine.ops.layout cimport cast
-from minigrad.engine.node cimport Node, Op, operation
-from minigrad.engine.tape cimport track
+from minigrad.engine.tape.node cimport Node, Op, operation
+from minigrad.engine.tape.record cimport track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ABS, CEIL, COPYSIGN, FLOOR, ISFINITE, ISINF, ISNAN, NEXTAFTER, ROUND, SIGN, SIGNBIT, TRUNC

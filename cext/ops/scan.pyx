@@ -1,17 +1,17 @@
 """Linear recurrences: h_t = a_t h_{t−1} + b_t along an axis."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport Array, check_same_device, empty_as, shape_of
-from minigrad.engine.backend cimport backend
-from minigrad.engine.calls cimport Call, begin
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.memory.array cimport Array, check_same_device, empty_as, shape_of
+from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.ops.arguments cimport is_scalar, one_axis, optional, plain_axis, plain_scalar, scalar
 from minigrad.engine.ops.arithmetic cimport match_floats, multiply
 from minigrad.engine.ops.join cimport join_along
 from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, expand_dims, reduction, sum_axes
 from minigrad.engine.ops.norm cimport send_all
 from minigrad.engine.ops.slices cimport take_window, zeros
-from minigrad.engine.node cimport Node, Op, operation, recording
-from minigrad.engine.tape cimport track
+from minigrad.engine.tape.node cimport Node, Op, operation, recording
+from minigrad.engine.tape.record cimport track
 
 
 cdef Op linear_scan_op = operation(

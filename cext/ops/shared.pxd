@@ -1,4 +1,4 @@
-from minigrad.engine.array cimport Array
+from minigrad.engine.memory.array cimport Array
 
 cdef int become(Array x, Array old, Array result) except -1
 cdef int finish_write(Array x, Array old, Array result, Array region, list changed) except -1

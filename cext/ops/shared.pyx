@@ -10,15 +10,16 @@ unless the write depends on it (`replace_saved`).
 """
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport MAX_NDIM, Array, alias, same_shape, shape_of, view
-from minigrad.engine.backend cimport backend
-from minigrad.engine.dtype cimport BOOL, itemsize
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.memory.array cimport Array, alias, same_shape, shape_of, view
+from minigrad.engine.memory.dtype cimport BOOL, itemsize
+from minigrad.engine.memory.shapes cimport MAX_NDIM
 from minigrad.engine.ops.layout cimport copy_array, sum_to
-from minigrad.engine.ops.slices cimport zeros
 from minigrad.engine.ops.logic cimport where
-from minigrad.engine.node cimport Node, Op, operation
-from minigrad.engine.tape cimport track
-from minigrad.engine.writes cimport keep_saved, shares_nothing, replace, take_history, note_unrecorded_write
+from minigrad.engine.ops.slices cimport zeros
+from minigrad.engine.tape.in_place cimport keep_saved, shares_nothing, replace, take_history, note_unrecorded_write
+from minigrad.engine.tape.node cimport Node, Op, operation
+from minigrad.engine.tape.record cimport track
 
 
 # ── layouts of memory ─────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-from minigrad.engine.array cimport Array
+from minigrad.engine.memory.array cimport Array
 
 cdef Array window(Array x, list spec)
 cdef Array take_window(Array x, list spec)

@@ -1,12 +1,13 @@
 """Windows of a tensor: slices, which are views, and their adjoint, a placement into zeros."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport MAX_NDIM, Array, empty, parse_shape, shape_of, view
-from minigrad.engine.backend cimport backend
-from minigrad.engine.calls cimport Call, begin
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.memory.array cimport Array, empty, shape_of, view
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.shapes cimport MAX_NDIM, parse_shape
 from minigrad.engine.ops.arguments cimport many_axes, operand, plain_axis
-from minigrad.engine.node cimport Node, Op, operation, recording
-from minigrad.engine.tape cimport track
+from minigrad.engine.tape.node cimport Node, Op, operation, recording
+from minigrad.engine.tape.record cimport track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ADD

@@ -3,11 +3,11 @@ from libc.float cimport DBL_MAX, FLT_MAX
 from libc.math cimport INFINITY, NAN, isnan
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport Array, alias, check_same_device, empty, empty_as, same_shape, shape_of
-from minigrad.engine.backend cimport backend
-from minigrad.engine.backward cimport composed_backward
-from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport BOOL, FLOAT32, INT64, is_float
+from minigrad.engine.devices.backend cimport backend
+from minigrad.engine.devices.kernel_list cimport repeat
+from minigrad.engine.memory.array cimport Array, alias, check_same_device, empty, empty_as, same_shape, shape_of
+from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.dtype cimport BOOL, FLOAT32, INT64, is_float
 from minigrad.engine.ops.arguments cimport float_operand, integer, number, one_axis, operand, optional, plain_axis
 from minigrad.engine.ops.arithmetic cimport add, multiply, negative, subtract
 from minigrad.engine.ops.functions cimport exp
@@ -15,13 +15,13 @@ from minigrad.engine.ops.gather cimport beside, take_rows, take_along
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, expand_dims, permute, permute_raw, reshape_to, squeeze, sum_axes,
 )
-from minigrad.engine.ops.slices cimport take_window
 from minigrad.engine.ops.logic cimport equal, logical_and, not_equal, where
-from minigrad.engine.recording cimport repeat
-from minigrad.engine.node cimport Node, Op, operation, recording
-from minigrad.engine.tape cimport track
+from minigrad.engine.ops.slices cimport take_window
+from minigrad.engine.tape.backward cimport composed_backward
+from minigrad.engine.tape.node cimport Node, Op, operation, recording
+from minigrad.engine.tape.record cimport track
 from minigrad.engine.ops.reduce import logsumexp
-from minigrad.engine.node import GradientError
+from minigrad.engine.tape.node import GradientError
 
 
 cdef Op softmax_op = operation("softmax", softmax_backward, "yᵢ = exp xᵢ / Σ exp x along an axis", "dx = y (g − Σ g y)",

@@ -1,4 +1,4 @@
-from minigrad.engine.array cimport Array
+from minigrad.engine.memory.array cimport Array
 
 cpdef Array sin(x)
 cpdef Array cos(x)

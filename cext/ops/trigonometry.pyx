@@ -1,9 +1,9 @@
 """Circular and hyperbolic functions and their inverses, each with its derivative."""
-from minigrad.engine.array cimport Array
+from minigrad.engine.memory.array cimport Array
 from minigrad.engine.ops.arithmetic cimport add, divide, function_of_two, multiply, negative, subtract
 from minigrad.engine.ops.functions cimport function, fused, rsqrt, square
 from minigrad.engine.ops.logic cimport equal, where
-from minigrad.engine.node cimport Node, Op, operation
+from minigrad.engine.tape.node cimport Node, Op, operation
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ACOS, ACOSH, ASIN, ASINH, ATAN, ATAN2, ATANH, COS, COSH, SIN, SINH, TAN, TANH, TANH_GRAD

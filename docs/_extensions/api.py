@@ -97,8 +97,8 @@ def signature(value, member=None):
     """("(x: Tensor, ...)", "Tensor") of a function or class, or of the member of Tensor that is named."""
     found = arguments_of(value)
     if member is not None:  # a function of another module, or defined in the class
-        node = definition("minigrad.engine.tensor", f"Tensor.{member}")
-        node = node or definition("minigrad.engine.array", f"Array.{member}")
+        node = definition("minigrad.engine.tensor.tensor", f"Tensor.{member}")
+        node = node or definition("minigrad.engine.memory.array", f"Array.{member}")
         found = (node.args, node.returns, True) if node else found and (*found[:2], True)
     if found is None:
         return None

@@ -12,11 +12,11 @@ from minigrad.autograd.gradcheck import gradcheck
 from minigrad.autograd.gradients import hessian, jacobian, value_and_grad, vjp
 from minigrad.autograd.products import hvp, jvp
 from minigrad.autograd.recomputation import recompute
-from minigrad.engine.modes import detect_anomaly, enable_grad, no_grad, record_source
-from minigrad.engine.node import GradientError, is_grad_enabled
-from minigrad.engine.pytorch_names import lookup as _lookup
-from minigrad.engine.tape_table import TapeTable
-from minigrad.engine.tensor import Tensor as _Tensor
+from minigrad.autograd.tape_table import TapeTable
+from minigrad.engine.tape.modes import detect_anomaly, enable_grad, no_grad, record_source
+from minigrad.engine.tape.node import GradientError, is_grad_enabled
+from minigrad.engine.tensor.pytorch_names import lookup as _lookup
+from minigrad.engine.tensor.tensor import Tensor as _Tensor
 
 __all__ = [
     "CaptureError", "Captured", "Function", "GradientError", "TapeTable", "capture", "detect_anomaly", "enable_grad",
@@ -27,6 +27,6 @@ __all__ = [
 per_sample_grad: _Callable[..., dict[str, _Tensor]]  # minigrad.nn defines it, and minigrad sets it here
 
 if _typing.TYPE_CHECKING:
-    from minigrad.pytorch.functions import autograd_grad as grad
+    grad: _Callable[..., tuple[_Tensor | None, ...]]
 else:
     __getattr__ = _lookup(__name__)

@@ -7,11 +7,12 @@ from contextvars import ContextVar
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from minigrad.engine.calls import CaptureError
-from minigrad.engine.capture import Step, is_watched, key_of
-from minigrad.engine.ops.arguments import integer, kind_of
-from minigrad.engine.tensor import Tensor
-from minigrad.engine.trees import map_tensors
+from minigrad.engine.memory.calls import CaptureError
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.ops.arguments import integer
+from minigrad.engine.replay.captured_step import Step, is_watched, key_of
+from minigrad.engine.tensor.tensor import Tensor
+from minigrad.engine.tensor.trees import map_tensors
 
 __all__ = ["CaptureError", "Captured", "capture"]
 

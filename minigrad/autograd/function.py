@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
-from minigrad.creation import zeros
-from minigrad.engine.backward import attach, record_function, result_over
-from minigrad.engine.calls import Covering
-from minigrad.engine.modes import no_grad
-from minigrad.engine.node import GradientError, is_grad_enabled
-from minigrad.engine.ops.arguments import kind_of
-from minigrad.engine.tensor import Tensor
+from minigrad.array.creation import zeros
+from minigrad.engine.memory.calls import Covering
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.tape.modes import no_grad
+from minigrad.engine.tape.node import GradientError, is_grad_enabled
+from minigrad.engine.tape.python_function import attach, record_function, result_over
+from minigrad.engine.tensor.tensor import Tensor
 
 __all__ = ["Function"]
 

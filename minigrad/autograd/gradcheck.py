@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.array.creation import asarray, zeros_like
 from minigrad.autograd.gradients import _as_list, _grad_or_zeros, _make_fresh
-from minigrad.creation import asarray, zeros_like
-from minigrad.engine.modes import enable_grad, no_grad
-from minigrad.engine.node import GradientError
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tape.modes import enable_grad, no_grad
+from minigrad.engine.tape.node import GradientError
+from minigrad.engine.tensor.tensor import Tensor
 
 __all__ = ["gradcheck"]
 

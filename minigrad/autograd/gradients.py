@@ -4,15 +4,15 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, overload
 
-from minigrad.creation import asarray, empty, zeros, zeros_like
-from minigrad.engine.backward import differentiate
-from minigrad.engine.inspection import count_leaves
-from minigrad.engine.modes import enable_grad
-from minigrad.engine.node import is_grad_enabled
-from minigrad.engine.ops.arguments import kind_of
+from minigrad.array.creation import asarray, empty, zeros, zeros_like
+from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.join import stack
 from minigrad.engine.ops.layout import reshape
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tape.backward import differentiate
+from minigrad.engine.tape.inspection import count_leaves
+from minigrad.engine.tape.modes import enable_grad
+from minigrad.engine.tape.node import is_grad_enabled
+from minigrad.engine.tensor.tensor import Tensor
 
 __all__ = ["grad", "hessian", "jacobian", "value_and_grad", "vjp"]
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+from minigrad.array.creation import zeros_like
 from minigrad.autograd.gradients import _depends_on_more, _grad_or_zeros, _make_fresh, grad
-from minigrad.creation import zeros_like
-from minigrad.engine.modes import enable_grad
-from minigrad.engine.node import is_grad_enabled
-from minigrad.engine.ops.arguments import kind_of
-from minigrad.engine.tensor import Tensor
-from minigrad.engine.trees import leaves, map_tensors
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.tape.modes import enable_grad
+from minigrad.engine.tape.node import is_grad_enabled
+from minigrad.engine.tensor.tensor import Tensor
+from minigrad.engine.tensor.trees import leaves, map_tensors
 
 __all__ = ["hvp", "jvp"]
 

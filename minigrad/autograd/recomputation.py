@@ -4,10 +4,10 @@ import functools
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any, TypeVar
 
-from minigrad.engine.node import is_grad_enabled
-from minigrad.engine.ops.arguments import kind_of
-from minigrad.engine.recompute import FirstRun
-from minigrad.engine.trees import leaves
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.replay.recompute import FirstRun
+from minigrad.engine.tape.node import is_grad_enabled
+from minigrad.engine.tensor.trees import leaves
 
 __all__ = ["recompute"]
 

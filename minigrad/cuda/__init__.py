@@ -7,10 +7,12 @@ needs neither CuPy nor a GPU.
 import functools
 from typing import Any
 
-from minigrad.engine.array import parse_device, set_device_hooks
-from minigrad.engine.gpu_memory import allocate, share
-from minigrad.engine.ops.arguments import integer, kind_of
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.devices.gpu_memory import allocate, set_prepare, share
+from minigrad.engine.memory.pool import set_device_hooks
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.memory.shapes import parse_device
+from minigrad.engine.ops.arguments import integer
+from minigrad.engine.tensor.tensor import Tensor
 
 __all__ = ["device_count", "is_available", "record_stream", "synchronize"]
 
@@ -180,4 +182,5 @@ class _Streams:
         backend.hand_over(device, stream)
 
 
+set_prepare(_prepare)
 set_device_hooks(allocate, _transfer, _Streams)

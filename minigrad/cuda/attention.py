@@ -3,9 +3,9 @@
 from typing import Any
 
 from minigrad.cuda.launch import MOST_BLOCKS, WARP, empty, has_tf32, launch
-from minigrad.engine.backend import Backend
-from minigrad.engine.dtype import get_float32_matmul_precision
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.devices.backend import Backend
+from minigrad.engine.memory.dtype import get_float32_matmul_precision
+from minigrad.engine.tensor.tensor import Tensor
 
 SIDE, THREADS = 64, 256  # the side of a tile and the threads of a block, as in attention.cu
 HEIGHT, WIDTHS, FEWER = 64, (32, 64, 128), 128  # a block's rows, columns and threads, as in attention_tensor.cu

@@ -1,4 +1,4 @@
-"""The primitives on a GPU; `minigrad.engine.backend.Backend` documents each method."""
+"""The primitives on a GPU; `minigrad.engine.devices.backend.Backend` documents each method."""
 
 import ctypes
 import functools
@@ -19,11 +19,11 @@ from minigrad.cuda.recurrent import Recurrent
 from minigrad.cuda.softmax import Softmax
 from minigrad.cuda.staging import HOST_TO_DEVICE, LARGEST, ring
 from minigrad.cuda.windows import Windows
-from minigrad.engine import cuda
-from minigrad.engine.backend import register
-from minigrad.engine.gpu_memory import Pool
-from minigrad.engine.recording import repeat
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.devices import cuda
+from minigrad.engine.devices.backend import register
+from minigrad.engine.devices.gpu_memory import Pool
+from minigrad.engine.devices.kernel_list import repeat
+from minigrad.engine.tensor.tensor import Tensor
 
 DEVICE_TO_HOST, DEVICE_TO_DEVICE = 2, 3  # cudaMemcpyKind
 KEPT = 64  # this fraction of a GPU's memory may wait for reuse outside CuPy's pool

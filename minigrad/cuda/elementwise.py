@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from minigrad.cuda.launch import BLOCK, WARP, launch
-from minigrad.engine.backend import Backend
-from minigrad.engine.cpu import is_defined
-from minigrad.engine.cuda import layout_of
-from minigrad.engine.dtype import Code
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.devices.backend import Backend
+from minigrad.engine.devices.cpu import is_defined
+from minigrad.engine.devices.cuda import layout_of
+from minigrad.engine.memory.dtype import Code
+from minigrad.engine.tensor.tensor import Tensor
 
 CODES = {code.name.lower(): code.value for code in Code}
 AXES = 8  # the most axes of an array, as in common.cuh

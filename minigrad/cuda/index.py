@@ -4,11 +4,11 @@ from typing import Any
 
 from minigrad.cuda import faults
 from minigrad.cuda.launch import BLOCK, MOST_BLOCKS, empty, launch, power_of_two
-from minigrad.engine.backend import Backend
+from minigrad.engine.devices.backend import Backend
 from minigrad.engine.ops.gather import nonzero, take, take_along_axis, unique_values
 from minigrad.engine.ops.logic import where
 from minigrad.engine.ops.rounding import isnan
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.tensor import Tensor
 
 TILE = 1024  # elements that a block sorts: TILE of order.cu
 FEW = 16  # indices up to which one thread adds a column, as sorting them would take longer

@@ -1,7 +1,8 @@
 """The kernels of the ``.cu`` files, and the single function that launches them.
 
-The CUDA driver knows nothing of dtypes, layouts and devices. `launch`, which is compiled (cext/cuda_launch.pxi), checks
-every argument against the kernel's declaration in the ``.cu`` file, and passes exactly what is declared there.
+The CUDA driver knows nothing of dtypes, layouts and devices. `launch`, which is compiled
+(cext/devices/cuda_launch.pxi), checks every argument against the kernel's declaration in the ``.cu`` file, and passes
+exactly what is declared there.
 
 ======================================  ==============================================================
 declared                                expected
@@ -21,10 +22,22 @@ from pathlib import Path
 from typing import Any
 
 from minigrad.cuda import modules
-from minigrad.engine import backend
-from minigrad.engine.cuda import BLOCK, MOST_BLOCKS, MOST_TENSORS, WARP, Kernel, kernel, kernels, launch, power_of_two
-from minigrad.engine.dtype import Code
-from minigrad.engine.tensor import EMPTY, Tensor, constant
+from minigrad.engine.devices import backend
+from minigrad.engine.devices.cuda import (
+    BLOCK,
+    MOST_BLOCKS,
+    MOST_TENSORS,
+    WARP,
+    Kernel,
+    kernel,
+    kernels,
+    launch,
+    power_of_two,
+    set_loader,
+)
+from minigrad.engine.memory.dtype import Code
+from minigrad.engine.tensor.factories import EMPTY, constant
+from minigrad.engine.tensor.tensor import Tensor
 
 __all__ = ["BLOCK", "FOLDER", "MOST_BLOCKS", "MOST_TENSORS", "MULTIPROCESSORS", "WARP", "empty", "functions",
            "has_tf32", "kernel", "kernels", "launch", "load", "options", "parameters", "power_of_two",
@@ -133,3 +146,6 @@ def has_tf32(device: int) -> bool:
 def empty(shape: tuple[int, ...], dtype: str, device: str) -> Tensor:
     """Return an uninitialized tensor."""
     return constant("empty", shape, EMPTY, dtype, device)
+
+
+set_loader(load)

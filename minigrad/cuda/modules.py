@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from minigrad.saving.files import write
+from minigrad.tools.files import write
 
 
 def cache() -> Path:

@@ -3,8 +3,8 @@
 import functools
 
 from minigrad.cuda.launch import BLOCK, MULTIPROCESSORS, WARP, empty, launch, power_of_two
-from minigrad.engine.backend import Backend
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.devices.backend import Backend
+from minigrad.engine.tensor.tensor import Tensor
 
 HELD, HELD_BACKWARD = 128, 64  # bytes of a row that a thread holds, as in norm.cu
 SMALL_BLOCK = 128  # threads: several small blocks on a multiprocessor do not wait for the memory at the same time

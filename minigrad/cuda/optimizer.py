@@ -3,10 +3,10 @@
 from typing import Any
 
 from minigrad.cuda.launch import BLOCK, MOST_TENSORS, empty, launch
-from minigrad.engine.backend import Backend
-from minigrad.engine.cuda import count_chunks
+from minigrad.engine.devices.backend import Backend
+from minigrad.engine.devices.cuda import count_chunks
 from minigrad.engine.ops.optimizer import Rule
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.tensor import Tensor
 
 Tensors = list[Tensor]
 LISTS = 5  # a kernel's: parameters, gradients and three states

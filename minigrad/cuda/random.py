@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from minigrad.cuda.launch import launch
-from minigrad.engine.backend import Backend
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.devices.backend import Backend
+from minigrad.engine.tensor.tensor import Tensor
 
 
 class Random(Backend):

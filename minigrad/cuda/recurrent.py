@@ -8,7 +8,7 @@ import cupy
 from minigrad.cuda.launch import MOST_BLOCKS, WARP, empty, kernel, launch, power_of_two
 from minigrad.cuda.norms import Norms
 from minigrad.engine.ops.recurrent import Cell
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.tensor import Tensor
 
 ALONE, CLUSTER, GRID = range(3)  # as in block_group.cuh
 SUMS = 5  # as in recurrent.cu

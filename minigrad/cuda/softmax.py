@@ -3,8 +3,8 @@
 import functools
 
 from minigrad.cuda.launch import BLOCK, WARP, launch, power_of_two
-from minigrad.engine.backend import Backend
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.devices.backend import Backend
+from minigrad.engine.tensor.tensor import Tensor
 
 HELD, HELD_BACKWARD = 128, 8  # a thread's part of a row: bytes forward, elements backward; as in softmax.cu
 LONG = 512  # threads for a row that is too long for that; larger blocks leave 64 registers per thread, too few for some

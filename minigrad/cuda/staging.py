@@ -12,7 +12,7 @@ from typing import Any
 
 import cupy
 
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.tensor import Tensor
 
 HOST_TO_DEVICE = 1  # cudaMemcpyKind
 SIZE = 1 << 24  # bytes of the ring

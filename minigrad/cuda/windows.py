@@ -4,8 +4,8 @@ import math
 
 from minigrad.cuda.launch import BLOCK, MOST_BLOCKS, MULTIPROCESSORS, WARP, empty, has_tf32, launch, power_of_two
 from minigrad.cuda.norms import Norms
-from minigrad.engine.dtype import get_float32_matmul_precision
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.memory.dtype import get_float32_matmul_precision
+from minigrad.engine.tensor.tensor import Tensor
 
 # The rows and columns of the results that a block computes, and its threads, as in conv.cu
 TILES = {"wide": (64, 128, 256), "narrow": (16, 64, 128)}

@@ -11,7 +11,7 @@ from minigrad.data.mnist import mnist
 from minigrad.data.sequences import collate_padded, pad_sequences
 from minigrad.data.text import Texts, character_names, imdb, topics
 from minigrad.data.tokenizer import Tokenizer
-from minigrad.engine.pytorch_names import lookup as _lookup
+from minigrad.engine.tensor.pytorch_names import lookup as _lookup
 
 __all__ = [
     "ArrayDataset", "DataLoader", "Dataset", "Subset", "TensorDataset", "Texts", "Tokenizer", "Vectors",

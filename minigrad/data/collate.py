@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.creation import asarray, tensor
+from minigrad.array.creation import asarray, tensor
 from minigrad.engine.ops.join import stack
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.tensor import Tensor
 
 
 def collate(samples: Sequence[Any]) -> Any:

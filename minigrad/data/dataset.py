@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.creation import asarray
+from minigrad.array.creation import asarray
 from minigrad.data.collate import collate
 from minigrad.data.order import draw_order
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.gather import take
 from minigrad.engine.ops.random import randint
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.tensor import Tensor
 
 
 class Dataset:

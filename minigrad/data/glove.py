@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minigrad.creation import asarray
+from minigrad.array.creation import asarray
 from minigrad.engine.ops.arguments import integer
-from minigrad.engine.tensor import Tensor
-from minigrad.saving.files import check_path
+from minigrad.engine.tensor.tensor import Tensor
+from minigrad.tools.files import check_path
 
 LINE = 1 << 20  # bytes; GloVe's lines have a few thousand
 PACKED = re.compile(rb"PK\x03\x04|BZh\d1AY|\xfd7zXZ")

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.creation import asarray
+from minigrad.array.creation import asarray
 from minigrad.data.collate import collate
-from minigrad.engine.dtype import DTypeLike, get_default_dtype
+from minigrad.engine.memory.dtype import DTypeLike, get_default_dtype
 from minigrad.engine.ops.arguments import integer, number
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.tensor import Tensor
 
 
 def pad_sequences(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minigrad.data.order import check_split, split_indices
-from minigrad.saving.files import check_path
+from minigrad.tools.files import check_path
 
 REVIEWS = "aclImdb_v1.tar.gz from https://ai.stanford.edu/~amaas/data/sentiment/"
 

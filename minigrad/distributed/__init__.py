@@ -4,9 +4,9 @@ Tensors on the CPU are exchanged by MPI (mpi4py), tensors on a GPU by NCCL (CuPy
 process, and nothing is imported or exchanged.
 """
 
-from minigrad.distributed.collectives import all_gather, all_reduce, all_reduce_, barrier, broadcast_, reduce_scatter
-from minigrad.distributed.communicator import init, local_rank, rank, size
 from minigrad.distributed.data_parallel import DataParallel
+from minigrad.ranks.collectives import all_gather, all_reduce, all_reduce_, barrier, broadcast_, reduce_scatter
+from minigrad.ranks.communicator import init, local_rank, rank, size
 
 __all__ = [
     "DataParallel", "all_gather", "all_reduce", "all_reduce_", "barrier", "broadcast_", "init", "local_rank", "rank",

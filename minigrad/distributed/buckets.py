@@ -3,12 +3,12 @@
 import zlib
 from typing import Any
 
-from minigrad.creation import empty
-from minigrad.distributed.communicator import world
-from minigrad.engine.modes import no_grad
-from minigrad.engine.tensor import Tensor
-from minigrad.engine.writes import note_write
+from minigrad.array.creation import empty
+from minigrad.engine.tape.in_place import note_write
+from minigrad.engine.tape.modes import no_grad
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn.parameter import Parameter
+from minigrad.ranks.communicator import world
 
 ALIGNED = 16  # elements: every gradient in a bucket begins in a cache line of its own
 

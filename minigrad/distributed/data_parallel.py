@@ -22,17 +22,18 @@ import numpy as np
 
 from minigrad.autograd.function import Function
 from minigrad.distributed.buckets import Plan, description, key
-from minigrad.distributed.communicator import Communicator, compare, find_device_error, find_unlike, ranks, wait, world
-from minigrad.engine.hooks import HookHandle, call_after_pass
-from minigrad.engine.modes import no_grad
-from minigrad.engine.node import GradientError, is_grad_enabled
-from minigrad.engine.ops.arguments import integer, kind_of
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.random import get_state, set_state
-from minigrad.engine.tensor import Tensor
-from minigrad.engine.trees import leaves, map_tensors
-from minigrad.engine.writes import note_write
+from minigrad.engine.tape.hooks import HookHandle, call_after_pass
+from minigrad.engine.tape.in_place import note_write
+from minigrad.engine.tape.modes import no_grad
+from minigrad.engine.tape.node import GradientError, is_grad_enabled
+from minigrad.engine.tensor.tensor import Tensor
+from minigrad.engine.tensor.trees import leaves, map_tensors
 from minigrad.nn.module import Module
 from minigrad.optim.optimizer import checks_before_step
+from minigrad.ranks.communicator import Communicator, compare, find_device_error, find_unlike, ranks, wait, world
 
 GOLDEN = 0x9E3779B97F4A7C15  # 2⁶⁴ divided by the golden ratio, odd: its multiples are far apart
 

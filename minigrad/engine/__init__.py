@@ -1,9 +1,9 @@
 """The compiled engine: arrays, the tape, the backends and the operations (sources in cext/)."""
 
 try:
-    import minigrad.engine.dtype
+    import minigrad.engine.memory.dtype
 except ModuleNotFoundError as error:
-    if error.name != "minigrad.engine.dtype":
+    if error.name != "minigrad.engine.memory.dtype":
         raise
     raise ModuleNotFoundError(
         f"[minigrad] {__path__[0]} holds the source without the compiled part: run from another folder if minigrad is "
@@ -11,4 +11,4 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from None
 
-import minigrad.engine.pytorch_names  # first, as Tensor and other modules import the functions that it changes
+import minigrad.engine.tensor.pytorch_names  # first, as Tensor and other modules import the functions that it changes

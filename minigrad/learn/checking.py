@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.array.creation import tensor, zeros_like
 from minigrad.autograd.gradients import grad as grad_of
-from minigrad.creation import tensor, zeros_like
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.tensor import Tensor
 
 RTOL = 1e-7  # an answer in float64 that sums in another order is within 1e-12
 COLUMNS = 79

@@ -2,9 +2,10 @@
 
 import typing as _typing
 
-from minigrad.engine.pytorch_names import lookup as _lookup
+from minigrad.engine.tensor.pytorch_names import lookup as _lookup
 from minigrad.nn import functional, init, utils
-from minigrad.nn.activation import (
+from minigrad.nn.container import ModuleDict, ModuleList, ParameterList, Sequential
+from minigrad.nn.layers.activation import (
     ELU,
     GELU,
     GLU,
@@ -23,24 +24,21 @@ from minigrad.nn.activation import (
     Softplus,
     Tanh,
 )
-from minigrad.nn.attention import KeyValueCache, MultiheadAttention
-from minigrad.nn.batch_norm import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchRenorm1d,
-    BatchRenorm2d,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    RecurrentBatchNorm1d,
+from minigrad.nn.layers.attention import KeyValueCache, MultiheadAttention
+from minigrad.nn.layers.conv import Conv1d, Conv2d, ConvTranspose2d
+from minigrad.nn.layers.dropout import Dropout
+from minigrad.nn.layers.embedding import Embedding
+from minigrad.nn.layers.linear import Linear
+from minigrad.nn.layers.pooling import AdaptiveAvgPool2d, AvgPool2d, Flatten, Identity, MaxPool2d, Upsample
+from minigrad.nn.layers.position import LearnedPositions, SinusoidalPositions
+from minigrad.nn.layers.residual import DeepNorm, LayerScale
+from minigrad.nn.layers.transformer import (
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
 )
-from minigrad.nn.cell import GRUCell, LSTMCell, RNNCell
-from minigrad.nn.conditional import AdaLN, FiLM
-from minigrad.nn.container import ModuleDict, ModuleList, ParameterList, Sequential
-from minigrad.nn.conv import Conv1d, Conv2d, ConvTranspose2d
-from minigrad.nn.dropout import Dropout
-from minigrad.nn.embedding import Embedding
-from minigrad.nn.linear import Linear
-from minigrad.nn.loss import (
+from minigrad.nn.losses.layers import (
     BCELoss,
     BCEWithLogitsLoss,
     CosineSimilarity,
@@ -52,23 +50,25 @@ from minigrad.nn.loss import (
     NLLLoss,
     SmoothL1Loss,
 )
-from minigrad.nn.min_recurrent import MinGRU, MinLSTM
 from minigrad.nn.module import Module
-from minigrad.nn.norm import DyT, GroupNorm, LayerNorm, RMSNorm, ScaleNorm
-from minigrad.nn.parameter import Parameter
-from minigrad.nn.pooling import AdaptiveAvgPool2d, AvgPool2d, Flatten, Identity, MaxPool2d, Upsample
-from minigrad.nn.position import LearnedPositions, SinusoidalPositions
-from minigrad.nn.recurrent import GRU, LSTM, RNN
-from minigrad.nn.residual import DeepNorm, LayerScale
-from minigrad.nn.response_norm import TLU, FilterResponseNorm2d
-from minigrad.nn.summary import Summary, summary
-from minigrad.nn.sync_batch_norm import SyncBatchNorm, convert_sync_batchnorm
-from minigrad.nn.transformer import (
-    TransformerDecoder,
-    TransformerDecoderLayer,
-    TransformerEncoder,
-    TransformerEncoderLayer,
+from minigrad.nn.norm.batch_norm import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchRenorm1d,
+    BatchRenorm2d,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    RecurrentBatchNorm1d,
 )
+from minigrad.nn.norm.conditional import AdaLN, FiLM
+from minigrad.nn.norm.response_norm import TLU, FilterResponseNorm2d
+from minigrad.nn.norm.row_norms import DyT, GroupNorm, LayerNorm, RMSNorm, ScaleNorm
+from minigrad.nn.norm.sync_batch_norm import SyncBatchNorm, convert_sync_batchnorm
+from minigrad.nn.parameter import Parameter
+from minigrad.nn.recurrent.cell import GRUCell, LSTMCell, RNNCell
+from minigrad.nn.recurrent.layers import GRU, LSTM, RNN
+from minigrad.nn.recurrent.min_recurrent import MinGRU, MinLSTM
+from minigrad.nn.summary import Summary, summary
 
 __all__ = [
     "ELU", "GELU", "GLU", "GRU", "LSTM", "RNN", "SELU", "TLU", "AdaLN", "AdaptiveAvgPool2d", "AvgPool2d", "BCELoss",

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, overload
 
 from minigrad.engine.ops.arguments import integer
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn.module import Module
 from minigrad.nn.parameter import Parameter
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from minigrad.creation import arange, operand
+from minigrad.array.creation import arange, operand
+from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.activation import (
     dropout,
     elu,
@@ -21,7 +22,7 @@ from minigrad.engine.ops.activation import (
     silu,
     softplus,
 )
-from minigrad.engine.ops.arguments import integer, kind_of, number
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.attention import scaled_dot_product_attention
 from minigrad.engine.ops.conv import conv1d, conv2d, conv_transpose2d
 from minigrad.engine.ops.gather import look_up, numbered
@@ -32,10 +33,11 @@ from minigrad.engine.ops.norm import group_norm, layer_norm, rms_norm
 from minigrad.engine.ops.pooling import adaptive_avg_pool2d, avg_pool2d, max_pool2d
 from minigrad.engine.ops.softmax import cross_entropy, log_softmax, nll_loss, softmax
 from minigrad.engine.ops.trigonometry import tanh
-from minigrad.engine.pytorch_names import lookup, rename_arguments
-from minigrad.engine.tensor import Tensor
-from minigrad.nn.interpolation import interpolate
-from minigrad.nn.loss_functions import (
+from minigrad.engine.tensor.pytorch_names import lookup, rename_arguments
+from minigrad.engine.tensor.tensor import Tensor
+from minigrad.nn.layers.interpolation import interpolate
+from minigrad.nn.layers.position import rotary
+from minigrad.nn.losses.functions import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
     cosine_similarity,
@@ -45,7 +47,7 @@ from minigrad.nn.loss_functions import (
     mse_loss,
     smooth_l1_loss,
 )
-from minigrad.nn.norm_compositions import (
+from minigrad.nn.norm.norm_compositions import (
     adaptive_layer_norm,
     deep_norm,
     dynamic_tanh,
@@ -56,8 +58,7 @@ from minigrad.nn.norm_compositions import (
     tlu,
     weight_standardization,
 )
-from minigrad.nn.norm_functions import batch_norm, batch_renorm, instance_norm
-from minigrad.nn.position import rotary
+from minigrad.nn.norm.norm_functions import batch_norm, batch_renorm, instance_norm
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -74,7 +75,7 @@ __all__ = [
 
 
 if TYPE_CHECKING:
-    from minigrad.pytorch.functions import functional_pad as pad  # noqa: F401
+    pad: Callable[..., Tensor]
 else:
     __getattr__ = lookup(__name__)
 

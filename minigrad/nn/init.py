@@ -6,13 +6,14 @@ from typing import TypeVar
 import numpy as np
 
 from minigrad import random
+from minigrad.array.creation import asarray, eye, full_like
 from minigrad.autograd import no_grad
-from minigrad.creation import asarray, eye, full_like
-from minigrad.engine.names import is_module
-from minigrad.engine.ops.arguments import integer, kind_of, number
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.functions import erf
 from minigrad.engine.ops.logic import clip, where
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.names import is_module
+from minigrad.engine.tensor.tensor import Tensor
 
 M = TypeVar("M")
 

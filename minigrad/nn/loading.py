@@ -4,10 +4,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from minigrad.engine.array import is_broadcast, memory_span
-from minigrad.engine.dtype import DType
-from minigrad.engine.tensor import Tensor
-from minigrad.foreign import as_tensor
+from minigrad.array.foreign import as_tensor
+from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.overlap import is_broadcast, memory_span
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn.registry import Registry, join
 
 

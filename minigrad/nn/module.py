@@ -6,12 +6,12 @@ from itertools import pairwise
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from minigrad.creation import empty
-from minigrad.engine.array import names_device
-from minigrad.engine.dtype import DType
-from minigrad.engine.ops.arguments import kind_of
-from minigrad.engine.tape import enter, leave
-from minigrad.engine.tensor import Tensor
+from minigrad.array.creation import empty
+from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.memory.shapes import names_device
+from minigrad.engine.tape.record import enter, leave
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn.loading import IncompatibleKeys, load_state
 from minigrad.nn.module_hooks import HookHandle, add_hook, call_with_hooks
 from minigrad.nn.parameter import Parameter

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from minigrad.engine.backward import record_function, result_over
-from minigrad.engine.node import is_grad_enabled
-from minigrad.engine.recording import refuse
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.devices.kernel_list import refuse
+from minigrad.engine.tape.node import is_grad_enabled
+from minigrad.engine.tape.python_function import record_function, result_over
+from minigrad.engine.tensor.tensor import Tensor
 
 
 class HookHandle:

@@ -1,7 +1,7 @@
 """Parameter: a tensor that a module registers and an optimizer trains."""
 
-from minigrad.engine.ops.arguments import kind_of
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.tensor.tensor import Tensor
 
 
 class Parameter(Tensor):

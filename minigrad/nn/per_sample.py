@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+from minigrad.array.creation import zeros
 from minigrad.autograd.gradients import grad
-from minigrad.creation import zeros
-from minigrad.engine.inspection import operations
-from minigrad.engine.modes import enable_grad, no_grad
-from minigrad.engine.ops.arguments import kind_of
-from minigrad.engine.tensor import Tensor
-from minigrad.nn.batch_norm import RecurrentBatchNorm1d, _BatchNorm
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.tape.inspection import operations
+from minigrad.engine.tape.modes import enable_grad, no_grad
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn.module import Module
+from minigrad.nn.norm.batch_norm import RecurrentBatchNorm1d, _BatchNorm
 
 
 def per_sample_grad(loss: Callable[..., Tensor], model: Any, x: Tensor, *targets: Tensor) -> dict[str, Tensor]:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any, ClassVar
 
-from minigrad.engine.ops.arguments import kind_of
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn.parameter import Parameter
 
 

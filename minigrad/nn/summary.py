@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from minigrad.array.creation import zeros
 from minigrad.autograd import no_grad
-from minigrad.creation import zeros
-from minigrad.engine.dtype import DTypeLike, get_default_dtype
+from minigrad.engine.memory.dtype import DTypeLike, get_default_dtype
 from minigrad.engine.ops.arguments import integer
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn.module import Module
-from minigrad.nn.recurrence import Recurrent
+from minigrad.nn.recurrent.recurrence import Recurrent
 
 Shape = Sequence[int | None]
 
@@ -47,14 +47,14 @@ class Summary(NamedTuple):
         return self.trainable + self.not_trainable
 
     def __str__(self) -> str:
-        from minigrad.tables import as_text
+        from minigrad.tools.tables import as_text
 
         first, *lines = as_text(*self._cells(), right=(2,)).splitlines()
         rule = "=" * len(first)
         return "\n".join([first, rule, *lines, rule, *self._totals()])
 
     def _repr_html_(self) -> str:
-        from minigrad.tables import as_html
+        from minigrad.tools.tables import as_html
 
         return as_html(*self._cells(), right=(2,), note=" · ".join(self._totals()))
 

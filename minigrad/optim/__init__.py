@@ -2,7 +2,7 @@
 
 import typing as _typing
 
-from minigrad.engine.pytorch_names import lookup as _lookup
+from minigrad.engine.tensor.pytorch_names import lookup as _lookup
 from minigrad.nn.utils import clip_grad_norm_, clip_grad_value_
 from minigrad.optim import lr_scheduler
 from minigrad.optim.adagrad import Adagrad

@@ -1,7 +1,7 @@
 """Adagrad."""
 
 from minigrad.engine.ops.optimizer import Rule
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.optim.optimizer import Batch, Group, Optimizer, Params
 
 RULE = Rule("adagrad", flops=6)

@@ -4,11 +4,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from minigrad.array.creation import asarray, zeros
 from minigrad.autograd import enable_grad, no_grad
-from minigrad.creation import asarray, zeros
-from minigrad.engine.ops.arguments import integer, kind_of, number
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.join import concat
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.optim.optimizer import Group, Optimizer, Params
 
 NUMBERS = {"func_evals", "n_iter", "t", "ro", "H_diag", "prev_loss", "al"}

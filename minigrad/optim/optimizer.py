@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from minigrad.array.creation import asarray, full_like
 from minigrad.autograd import enable_grad
-from minigrad.creation import asarray, full_like
-from minigrad.engine.ops.arguments import kind_of, number
+from minigrad.engine.devices.kernel_list import repeated
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.ops.arguments import number
 from minigrad.engine.ops.optimizer import are_same, grads_of, states_hold
-from minigrad.engine.recording import repeated
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.tensor import Tensor
 
 Group = dict[str, Any]
 Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[Group]

@@ -2,7 +2,7 @@
 
 from minigrad.engine.ops.arguments import number
 from minigrad.engine.ops.optimizer import Rule
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.optim.optimizer import Batch, Group, Optimizer, Params
 
 RULE = Rule("sgd", flops=2)

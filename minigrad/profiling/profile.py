@@ -15,9 +15,9 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, cast
 
 from minigrad.cuda import synchronize
-from minigrad.engine.backend import Backend, intercept
-from minigrad.engine.calls import current_call
-from minigrad.engine.inspection import outlined
+from minigrad.engine.devices.backend import Backend, intercept
+from minigrad.engine.memory.calls import current_call
+from minigrad.engine.tape.inspection import outlined
 
 if TYPE_CHECKING:
     from minigrad.profiling.work import Event
@@ -135,7 +135,7 @@ class profile:
 
     def _measure_unseen(self) -> int:
         """Run a small kernel with and without the profile: the time between them that `_own` does not include."""
-        from minigrad.creation import zeros
+        from minigrad.array.creation import zeros
 
         x, least = zeros(1), [sys.maxsize, sys.maxsize]
         for profiled in (False, True) * ROUNDS:  # in turn, since a busy machine slows all trials of one round
@@ -221,14 +221,14 @@ class profile:
         return rows
 
     def __str__(self) -> str:
-        from minigrad.tables import as_text
+        from minigrad.tools.tables import as_text
 
         return as_text(HEAD, self._rows(), NUMBERS) + f"\n{self._note()}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from minigrad.tables import as_html
+        from minigrad.tools.tables import as_html
 
         return as_html(HEAD, self._rows(), NUMBERS, self._note())
 

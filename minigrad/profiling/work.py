@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from minigrad.engine.backend import COUNTS, Backend, Binary, Reduce, Unary
-from minigrad.engine.inspection import Outline
+from minigrad.engine.devices.backend import COUNTS, Backend, Binary, Reduce, Unary
+from minigrad.engine.tape.inspection import Outline
 
 
 @dataclass(slots=True)

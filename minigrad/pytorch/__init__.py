@@ -9,8 +9,9 @@ import importlib
 import sys
 from typing import Any
 
-import minigrad as mg
-from minigrad.engine.tensor import Extension
+from minigrad import namespace as mg
+from minigrad.engine.tensor.pytorch_names import connect
+from minigrad.engine.tensor.tensor import Extension
 from minigrad.pytorch import functions
 from minigrad.pytorch.hints import POINTERS
 from minigrad.pytorch.methods import KEYWORDS, TensorNames
@@ -136,3 +137,6 @@ def find(module: str, name: str) -> Any:
     if elsewhere is not None:
         raise AttributeError(f"[{name}] {elsewhere}", name=name)
     raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])
+
+
+connect(call, find)

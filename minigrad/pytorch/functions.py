@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import minigrad as mg
-from minigrad.engine.dtype import DTypeLike
-from minigrad.engine.node import set_recording
-from minigrad.engine.ops.arguments import integer, kind_of
+from minigrad import namespace as mg
+from minigrad.engine.memory.dtype import DTypeLike
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.join import concat
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tape.node import set_recording
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.pytorch.methods import TensorNames, _lengths, _with_axis
 from minigrad.pytorch.storage import StorageNames
 

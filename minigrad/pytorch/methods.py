@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import minigrad as mg
-from minigrad.engine.dtype import DTypeLike
-from minigrad.engine.ops.arguments import integer, kind_of
-from minigrad.engine.pytorch_names import rename_arguments
-from minigrad.engine.tensor import Tensor
+from minigrad import linalg
+from minigrad import namespace as mg
+from minigrad.engine.memory.dtype import DTypeLike
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.ops.arguments import integer
+from minigrad.engine.tensor.pytorch_names import rename_arguments
+from minigrad.engine.tensor.tensor import Tensor
 
 Axes = int | Sequence[int]
 
@@ -371,7 +373,7 @@ class TensorNames(Tensor):
         self: Tensor, p: float | str = "fro", dim: Axes | None = None, keepdim: bool = False, dtype: DTypeLike = None
     ) -> Tensor:
         """PyTorch's name for (∑ |x|ᵖ)^(1/p), with the gradient 0 where the norm is 0."""
-        return mg.linalg.vector_norm(self, axis=dim, keepdims=keepdim, ord=2 if p == "fro" else p, dtype=dtype)  # type: ignore[arg-type]
+        return linalg.vector_norm(self, axis=dim, keepdims=keepdim, ord=2 if p == "fro" else p, dtype=dtype)  # type: ignore[arg-type]
 
     def unique(self: Tensor, sorted: bool = True) -> Tensor:
         """PyTorch's name for ``mg.unique_values(x)``."""

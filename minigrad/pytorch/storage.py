@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import minigrad as mg
-from minigrad.engine import writes
-from minigrad.engine.dtype import DType, DTypeLike
+from minigrad import namespace as mg
+from minigrad.engine.memory.dtype import DType, DTypeLike
 from minigrad.engine.ops.arguments import number
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tape import in_place as writes
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.pytorch.methods import _as, _lengths, _mask, _times, _with_axis
 
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.array.foreign import as_tensor, is_array
 from minigrad.engine.ops.random import get_state, set_state
-from minigrad.engine.tensor import Tensor
-from minigrad.foreign import as_tensor, is_array
-from minigrad.saving.files import Path
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.saving.serialization import load, save
+from minigrad.tools.files import Path
 
 FORMAT = "minigrad checkpoint 1"
 

@@ -14,14 +14,14 @@ from typing import Any, BinaryIO, Literal, NamedTuple, overload
 
 import numpy as np
 
-from minigrad.creation import empty
-from minigrad.engine.dtype import DType
-from minigrad.engine.ops.arguments import kind_of
-from minigrad.engine.tensor import Tensor
-from minigrad.foreign import as_tensor, is_array
+from minigrad.array.creation import empty
+from minigrad.array.foreign import as_tensor, is_array
+from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn.module import Module
-from minigrad.saving.files import Path, check_path, write
 from minigrad.saving.formats import recognize
+from minigrad.tools.files import Path, check_path, write
 
 # In the order in which tensors are written, large elements first, so that each is aligned
 DTYPES = {"I64": "int64", "F64": "float64", "F32": "float32", "I32": "int32", "BOOL": "bool"}

@@ -2,7 +2,7 @@
 
 import typing as _typing
 
-from minigrad.engine.pytorch_names import lookup as _lookup
+from minigrad.engine.tensor.pytorch_names import lookup as _lookup
 from minigrad.utils import checkpoint, data
 
 if not _typing.TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import typing
 
-from minigrad.engine.pytorch_names import lookup
+from minigrad.engine.tensor.pytorch_names import lookup
 
 if not typing.TYPE_CHECKING:
 

@@ -3,7 +3,7 @@
 import typing
 
 from minigrad.data import *  # noqa: F403
-from minigrad.engine.pytorch_names import lookup
+from minigrad.engine.tensor.pytorch_names import lookup
 
 if not typing.TYPE_CHECKING:
     __getattr__ = lookup("minigrad.data")

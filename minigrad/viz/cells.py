@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from minigrad.engine.node import Op
 from minigrad.engine.ops.recurrent import Cell
+from minigrad.engine.tape.node import Op
 
 # Which gates are normalized together
 GROUPS = {("gru", 2): "r and z together, n by itself", ("lstm", 4): "each of i, f, g, o by itself"}

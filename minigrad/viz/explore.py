@@ -11,14 +11,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from minigrad.engine.backward import differentiate
-from minigrad.engine.inspection import bytes_of, contents, operations, options
-from minigrad.engine.listener import Listener, listen, stop_listening
-from minigrad.engine.names import name_leaves, names_of
-from minigrad.engine.node import Op
-from minigrad.engine.ops.arguments import kind_of
+from minigrad.engine.memory.listener import Listener, listen, stop_listening
+from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.recurrent import Cell, Lengths, compositions
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tape.backward import differentiate
+from minigrad.engine.tape.inspection import bytes_of, contents, operations, options
+from minigrad.engine.tape.node import Op
+from minigrad.engine.tensor.names import name_leaves, names_of
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn import Module
 from minigrad.viz.cells import Equation, equation_of_cell
 from minigrad.viz.recording import newest, record

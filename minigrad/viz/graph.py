@@ -5,13 +5,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minigrad.engine.inspection import contents
-from minigrad.engine.names import name_leaves, names_of, names_of_variables
-from minigrad.engine.ops.arguments import integer, kind_of
-from minigrad.engine.places import public_place
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.ops.arguments import integer
+from minigrad.engine.tape.inspection import contents
+from minigrad.engine.tensor.names import name_leaves, names_of, names_of_variables
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn import Module
-from minigrad.saving.files import check_path
+from minigrad.tools.files import check_path
+from minigrad.tools.places import public_place
 from minigrad.viz.boxes import Box, Folds, Node, find_common_box, pluralize
 from minigrad.viz.drawing import draw
 from minigrad.viz.tapes import entries_of

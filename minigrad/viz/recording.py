@@ -6,10 +6,10 @@ import time
 from types import TracebackType
 from typing import Any
 
-from minigrad.engine.inspection import contents
-from minigrad.engine.listener import Listener, listen, stop_listening
-from minigrad.engine.modes import record_source
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.memory.listener import Listener, listen, stop_listening
+from minigrad.engine.tape.inspection import contents
+from minigrad.engine.tape.modes import record_source
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.viz.values import describe, wait_for
 
 _newest: record | None = None

@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from minigrad.engine.node import Op
-from minigrad.engine.places import public_name
+from minigrad.engine.tape.node import Op
+from minigrad.tools.places import public_name
 
 AROUND = 2  # lines shown before and after
 ENGINE = Path(__file__).parents[2] / "cext"  # a clone has it, an installed package does not

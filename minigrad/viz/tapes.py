@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from minigrad.engine.inspection import entries
-from minigrad.engine.node import GradientError
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tape.inspection import entries
+from minigrad.engine.tape.node import GradientError
+from minigrad.engine.tensor.tensor import Tensor
 
 
 def entries_of(y: Tensor, caller: str) -> list[dict[str, Any]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from minigrad.engine.backward import differentiate
-from minigrad.engine.inspection import contents, entries, operations
-from minigrad.engine.listener import Listener, listen, stop_listening
-from minigrad.engine.modes import enable_grad
+from minigrad.engine.memory.listener import Listener, listen, stop_listening
 from minigrad.engine.ops.logic import where
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tape.backward import differentiate
+from minigrad.engine.tape.inspection import contents, entries, operations
+from minigrad.engine.tape.modes import enable_grad
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.viz.values import describe
 
 KEPT = {"h_t": "h_{t−1}", "c_t": "c_{t−1}"}  # the states that a step carries on, and what they were before it
@@ -46,7 +46,7 @@ class Unrolled(Listener):
     Attributes
     ----------
     rows : list of dict
-        The tape of the composition, see `minigrad.engine.inspection.entries`; the leaves are the inputs.
+        The tape of the composition, see `minigrad.engine.tape.inspection.entries`; the leaves are the inputs.
     ops : dict of int to Op
         The records of the operations.
     names : dict of int to str

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import cuda
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.tensor import Tensor
 
 SMALL = 8, 8  # rows and columns up to which every number is shown
 SAMPLE = 16, 32  # rows and columns of the sample of a larger tensor

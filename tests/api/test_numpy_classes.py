@@ -78,8 +78,8 @@ import numpy as np
 import minigrad as mg
 x = mg.ones(2)
 x * np.ones(2), np.asarray(x), np.array([x, x]), hasattr(x, "__array_function__")
-assert "minigrad.numpy_protocol" not in sys.modules
+assert "minigrad.interop.numpy_protocol" not in sys.modules
 np.ones(2) * x
-assert "minigrad.numpy_protocol" in sys.modules
+assert "minigrad.interop.numpy_protocol" in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)

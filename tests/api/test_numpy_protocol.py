@@ -10,7 +10,7 @@ import pytest
 from checks import array, as_list, cotangents, tensor
 
 import minigrad as mg
-from minigrad import numpy_protocol
+from minigrad.interop import numpy_protocol
 
 # a, b (3, 4), x (2, 3, 4), m (3, 3) and v (4,) are floats, p (3, 4) numbers from 0.1 to 0.9 and s one of them; i are
 # integers from 0 to 2, k indices of rows, and q is a mask.

@@ -20,7 +20,7 @@ from peers import torch
 
 import minigrad as mg
 from minigrad import data, nn, optim, pytorch
-from minigrad.engine.tensor import Extension
+from minigrad.engine.tensor.tensor import Extension
 from minigrad.nn import functional as F
 from minigrad.nn.module import METHODS
 

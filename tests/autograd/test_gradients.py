@@ -8,7 +8,7 @@ from checks import refuses, tensor, told_to
 from points import equals, plain, point
 
 import minigrad as mg
-from minigrad.engine import listener
+from minigrad.engine.memory import listener
 
 # ── grad ──────────────────────────────────────────────────────────────────────────────────────────
 

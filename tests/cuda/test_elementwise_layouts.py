@@ -7,7 +7,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.cuda import elementwise
-from minigrad.engine.cuda import layouts
+from minigrad.engine.devices.cuda import layouts
 
 # Packs of float32 have four elements; 1 to 5 elements, a block, and a remainder
 SIZES = (0, 1, 3, 4, 5, 64, 1023, 2049)

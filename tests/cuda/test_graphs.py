@@ -10,7 +10,7 @@ import pytest
 import minigrad as mg
 import minigrad.nn.functional as F
 from minigrad import nn
-from minigrad.engine.gpu_memory import empty_pools
+from minigrad.engine.devices.gpu_memory import empty_pools
 
 EMULATED = cupy.__version__ == "emulated"
 only_emulated = pytest.mark.skipif(not EMULATED, reason="a real GPU is tested, and this looks into the emulation")

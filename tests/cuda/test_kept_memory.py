@@ -5,7 +5,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.cuda import backend
-from minigrad.engine import gpu_memory
+from minigrad.engine.devices import gpu_memory
 
 LIMIT = 1 << 20
 

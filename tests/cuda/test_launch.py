@@ -10,8 +10,8 @@ from checks import refuses
 import minigrad as mg
 from minigrad.cuda import backend
 from minigrad.cuda.launch import FOLDER, launch, parameters, source
-from minigrad.engine import gpu_memory
-from minigrad.engine.backend import Unary
+from minigrad.engine.devices import gpu_memory
+from minigrad.engine.devices.backend import Unary
 
 X = ("elementwise.cu", "unary", "float32", 0)
 

@@ -17,8 +17,8 @@ import pytest
 
 import minigrad as mg
 from minigrad import data, distributed, nn
-from minigrad.engine.hooks import call_after_pass
-from minigrad.engine.node import GradientError
+from minigrad.engine.tape.hooks import call_after_pass
+from minigrad.engine.tape.node import GradientError
 
 RANKS = "-m", "helpers.ranks"
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")

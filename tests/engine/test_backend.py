@@ -7,8 +7,8 @@ from checks import refuses
 
 import minigrad as mg
 from minigrad.cuda.backend import CUDA
-from minigrad.engine import backend, cpu
-from minigrad.engine.dtype import Code
+from minigrad.engine.devices import backend, cpu
+from minigrad.engine.memory.dtype import Code
 
 ABSTRACT = {name: method for name, method in vars(backend.Backend).items() if not name.startswith("_")}
 BACKENDS = [cpu.CPU, CUDA]

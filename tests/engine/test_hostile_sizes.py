@@ -13,9 +13,12 @@ from hostile import REFUSALS, group, survives
 
 import minigrad as mg
 import minigrad.nn.functional as F
-from minigrad.engine import array, backend, backward, cpu, hooks, inspection, tape
-from minigrad.engine import tensor as engine_tensor
+from minigrad.engine.devices import backend, cpu
+from minigrad.engine.memory import array
 from minigrad.engine.ops import gather, optimizer, recurrent
+from minigrad.engine.tape import backward, hooks, inspection, python_function
+from minigrad.engine.tape import record as tape
+from minigrad.engine.tensor import tensor as engine_tensor
 
 # ── conversions that change the tensor ────────────────────────────────────────────────────────────
 
@@ -35,8 +38,8 @@ ENGINE = {
     "entries": lambda: inspection.entries(None),
     "contents": lambda: inspection.contents(None),
     "differentiate": lambda: backward.differentiate([None], [None], None, False, False),
-    "record_function": lambda: backward.record_function("f", [mg.ones(1, requires_grad=True)], [5], None, ()),
-    "attach": lambda: backward.attach(None, None, 0),
+    "record_function": lambda: python_function.record_function("f", [mg.ones(1, requires_grad=True)], [5], None, ()),
+    "attach": lambda: python_function.attach(None, None, 0),
     "update rule": lambda: optimizer.Rule("sgd", 2)([None], [None], [None], 0.1),
     "grad_norm": lambda: optimizer.grad_norm(None),
     "recurrent": lambda: recurrent.recurrent(None, mg.ones((1, 1, 1)), mg.ones((1, 1)), None, mg.ones((1, 1))),
@@ -75,7 +78,7 @@ def test_engine_functions():
 
 
 def test_a_gpu_before_cuda_is_connected():
-    code = "from minigrad.engine.cuda import Current\nCurrent(0).__enter__()"
+    code = "from minigrad.engine.devices.cuda import Current\nCurrent(0).__enter__()"
     done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, timeout=300)
     assert done.returncode == 1
     assert "RuntimeError: [cuda] expected cuda:0" in done.stderr

@@ -10,7 +10,8 @@ from checks import doubling, refuses, told_to
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.engine import inspection, listener
+from minigrad.engine.memory import listener
+from minigrad.engine.tape import inspection
 
 
 class Recorder(listener.Listener):

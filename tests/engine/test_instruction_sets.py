@@ -6,13 +6,13 @@ import sys
 import numpy as np
 from threaded import python
 
-from minigrad.engine import cpu
+from minigrad.engine.devices import cpu
 
 RESULTS = """
 import math, sys
 import numpy as np
 import minigrad as mg, minigrad.nn.functional as F
-from minigrad.engine import cpu
+from minigrad.engine.devices import cpu
 rng = np.random.default_rng(0)
 found = {"isa": np.array(cpu.isa())}
 for dtype in ("float32", "float64"):
@@ -60,7 +60,7 @@ def supported():
     return [
         isa
         for isa in ("baseline", "avx2", "avx512")
-        if python("import minigrad.engine.cpu as c; print(c.isa())", MINIGRAD_ISA=isa) == isa
+        if python("import minigrad.engine.devices.cpu as c; print(c.isa())", MINIGRAD_ISA=isa) == isa
     ]
 
 
@@ -90,6 +90,6 @@ def test_instruction_sets_agree(tmp_path):
 
 
 def test_an_unknown_instruction_set_is_ignored():
-    assert python("import minigrad.engine.cpu as c; print(c.isa())", MINIGRAD_ISA="nonsense") == python(
-        "import minigrad.engine.cpu as c; print(c.isa())"
+    assert python("import minigrad.engine.devices.cpu as c; print(c.isa())", MINIGRAD_ISA="nonsense") == python(
+        "import minigrad.engine.devices.cpu as c; print(c.isa())"
     )

@@ -13,7 +13,6 @@ from threaded import in_threads, python
 import minigrad as mg
 import minigrad.nn.functional as F
 from minigrad import nn, optim
-from minigrad.engine import cpu
 from minigrad.engine.ops.optimizer import grad_norm
 from minigrad.optim.adam import RULE
 

@@ -50,7 +50,7 @@ def run_here(capsys, monkeypatch):
         monkeypatch.setattr(sys, "argv", [script, *arguments])
         monkeypatch.chdir(folder)
         monkeypatch.syspath_prepend(EXAMPLES)
-        monkeypatch.setattr(mg.distributed.communicator, "_world", None)  # a script may call init, once
+        monkeypatch.setattr(mg.ranks.communicator, "_world", None)  # a script may call init, once
         code = 0
         try:
             runpy.run_path(str(EXAMPLES / script), run_name="__main__")

@@ -10,7 +10,7 @@ import copy
 
 import numpy as np
 import pytest
-from checks import array, refuses
+from checks import array
 from sklearn.datasets import load_digits
 
 import minigrad as mg

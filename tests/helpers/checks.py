@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.engine import listener
+from minigrad.engine.memory import listener
 
 KINDS = {"f": ("float64", "float32"), "i": ("int64", "int32"), "b": ("bool",)}
 

@@ -9,7 +9,7 @@ from sequences import KINDS, D, H, N, T, as_tuple, called_with, grown, normals
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.nn.recurrence import GateNorm
+from minigrad.nn.recurrent.recurrence import GateNorm
 
 # ── with a norm: the equations ────────────────────────────────────────────────────────────────────
 

@@ -11,7 +11,7 @@ CEXT = ROOT / "cext"
 pytestmark = pytest.mark.skipif(not CEXT.exists(), reason="no sources beside these tests")
 
 # The engine loads these from the rest of the package, on first use: protocols of other libraries, and the GPU.
-ON_FIRST_USE = {"minigrad.cuda", "minigrad.numpy_protocol", "minigrad.pytorch", "minigrad.standard"}
+ON_FIRST_USE = {"minigrad.cuda", "minigrad.interop.numpy_protocol", "minigrad.pytorch", "minigrad.array.array_api"}
 
 
 def includes(path):

@@ -105,7 +105,9 @@ def test_uv_notices_every_kind_of_file_that_is_built_or_installed(project):
     known = {path for key in keys for path in ROOT.glob(key)}
     patterns = project["tool"]["setuptools"]["package-data"]["*"]
     packaged = {path for pattern in ("*.py", *patterns) for path in (ROOT / "minigrad").rglob(pattern)}
-    sources = {path for path in (ROOT / "cext").rglob("*.*") if path.suffix in {".pyx", ".pxd", ".pxi", ".cpp", ".hpp", ".inc"}}
+    sources = {
+        path for path in (ROOT / "cext").rglob("*.*") if path.suffix in {".pyx", ".pxd", ".pxi", ".cpp", ".hpp", ".inc"}
+    }
     assert len(sources) > 50
     assert not {ROOT / "setup.py", *packaged, *sources} - known
 

@@ -42,7 +42,7 @@ def test_import_is_light():
         "minigrad.data",
         "minigrad.learn",
         "minigrad.viz",
-        "minigrad.tables",
+        "minigrad.tools.tables",
         "minigrad.nn.tree",
         "minigrad.profiling.work",
     )
@@ -96,11 +96,11 @@ def test_command_line():
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 def test_instruction_set_can_be_named(isa):
     """MINIGRAD_ISA selects among the processor's instruction sets."""
-    best = mg.engine.cpu.isa()
+    best = mg.engine.devices.cpu.isa()
     order = ["baseline", "avx2", "avx512"]
     if order.index(isa) > order.index(best):
         pytest.skip(f"this processor has no {isa}")
-    code = "import minigrad as mg; print(mg.engine.cpu.isa(), (mg.arange(5.0) * 2).sum().item())"
+    code = "import minigrad as mg; print(mg.engine.devices.cpu.isa(), (mg.arange(5.0) * 2).sum().item())"
     found = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | {"MINIGRAD_ISA": isa}, check=True, capture_output=True, text=True
     ).stdout

@@ -85,7 +85,7 @@ cdef class Shape(Base):
 PYX = '''
 import numpy as np
 from minigrad.engine.ops import reduce
-from minigrad.engine.backend cimport Base
+from minigrad.engine.devices.backend cimport Base
 
 LIMIT: int = 3
 unseen = 4
@@ -127,9 +127,9 @@ cdef int compiled(Array x):
 STUB = """\
 from collections.abc import Callable
 from enum import IntEnum
-from minigrad.engine.backend import Base
+from minigrad.engine.devices.backend import Base
 from minigrad.engine.ops import reduce as reduce
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.tensor import Tensor
 from typing import Any
 from typing import TypeAlias
 from typing import overload

@@ -252,8 +252,8 @@ def test_trace(tmp_path):
 def test_intercept_meets_the_backends_that_are_there_and_those_to_come():
     """The backend of a GPU registers itself with its first tensor, and stays: hence a separate process."""
     program = """
-from minigrad.engine.backend import intercept, register
-from minigrad.engine.cpu import CPU
+from minigrad.engine.devices.backend import intercept, register
+from minigrad.engine.devices.cpu import CPU
 met = []
 intercept(lambda device, backend: met.append(device) or backend)
 print(0 in met, 63 in met)

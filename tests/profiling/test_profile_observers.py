@@ -10,7 +10,7 @@ import pytest
 from checks import doubling, named, told_to
 
 import minigrad as mg
-from minigrad.engine import listener
+from minigrad.engine.memory import listener
 
 
 def test_one_at_a_time():

@@ -8,8 +8,8 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, optim
-from minigrad.engine.backend import COUNTS, Backend
-from minigrad.engine.inspection import Outline
+from minigrad.engine.devices.backend import COUNTS, Backend
+from minigrad.engine.tape.inspection import Outline
 from minigrad.nn import functional as F
 from minigrad.profiling import work
 

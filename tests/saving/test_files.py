@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import minigrad as mg
-from minigrad.saving.files import ENDING, write
+from minigrad.tools.files import ENDING, write
 
 CHILD = {
     **os.environ,
@@ -306,7 +306,7 @@ import os, signal
 def content():
     yield b"half"
     os.kill(os.getpid(), signal.SIGKILL)
-from minigrad.saving.files import write
+from minigrad.tools.files import write
 write(sys.argv[1], content())
 """
 
@@ -335,7 +335,7 @@ def test_pipes_and_links_that_are_called_like_a_left_over_file(path):
 
 
 SLOW = """
-from minigrad.saving.files import write
+from minigrad.tools.files import write
 def content():
     yield b"slow"
     print("half", flush=True)

@@ -10,10 +10,10 @@ from table import ALL
 from table.elementwise import ARITHMETIC, FUNCTIONS, TRIGONOMETRY
 
 import minigrad as mg
-from minigrad.engine.inspection import contents
-from minigrad.engine.inspection import operations as inspected
-from minigrad.engine.node import operations
 from minigrad.engine.ops.recurrent import Cell, recurrent
+from minigrad.engine.tape.inspection import contents
+from minigrad.engine.tape.inspection import operations as inspected
+from minigrad.engine.tape.node import operations
 from minigrad.nn import functional as F
 from minigrad.viz.sources import excerpt
 

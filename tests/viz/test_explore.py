@@ -16,7 +16,7 @@ from pages import content, numbers, shown
 
 import minigrad as mg
 from minigrad import nn, viz
-from minigrad.engine import listener
+from minigrad.engine.memory import listener
 from minigrad.nn import functional as F
 from minigrad.viz.values import describe
 

@@ -8,7 +8,7 @@ from pages import shown
 
 import minigrad as mg
 from minigrad import viz
-from minigrad.engine import listener
+from minigrad.engine.memory import listener
 
 
 def test_values_are_those_of_their_time():

@@ -2,8 +2,14 @@
 
 import typing as _typing
 
-from minigrad.engine.pytorch_names import lookup as _lookup
-from minigrad.nn.spectral_norm import remove_spectral_norm, spectral_norm
+from minigrad.engine.tensor.pytorch_names import lookup as _lookup
+from minigrad.nn.norm.spectral_norm import remove_spectral_norm, spectral_norm
+from minigrad.nn.norm.weight_norm import (
+    remove_weight_norm,
+    remove_weight_standardization,
+    weight_norm,
+    weight_standardization,
+)
 from minigrad.nn.utils import rnn
 from minigrad.nn.utils.parameters import (
     clip_grad_norm_,
@@ -11,12 +17,6 @@ from minigrad.nn.utils.parameters import (
     fold_batch_norm,
     parameters_to_vector,
     vector_to_parameters,
-)
-from minigrad.nn.weight_norm import (
-    remove_weight_norm,
-    remove_weight_standardization,
-    weight_norm,
-    weight_standardization,
 )
 
 __all__ = [

@@ -5,20 +5,21 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from minigrad.array.creation import zeros
 from minigrad.autograd import no_grad
-from minigrad.creation import zeros
-from minigrad.engine.ops.arguments import kind_of, number
+from minigrad.engine.devices.kernel_list import recorded, repeat
+from minigrad.engine.memory.refusals import kind_of
+from minigrad.engine.ops.arguments import number
 from minigrad.engine.ops.functions import rsqrt
 from minigrad.engine.ops.join import concat
 from minigrad.engine.ops.logic import clip
 from minigrad.engine.ops.optimizer import grad_norm, scale_
 from minigrad.engine.ops.rounding import absolute
-from minigrad.engine.recording import recorded, repeat
-from minigrad.engine.tensor import Tensor
-from minigrad.nn.batch_norm import BatchNorm1d, BatchNorm2d
-from minigrad.nn.computed import M, is_computed, make_plain
+from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn.module import Module
-from minigrad.nn.norm import check_tensor
+from minigrad.nn.norm.batch_norm import BatchNorm1d, BatchNorm2d
+from minigrad.nn.norm.computed import M, is_computed, make_plain
+from minigrad.nn.norm.row_norms import check_tensor
 from minigrad.nn.parameter import Parameter
 
 

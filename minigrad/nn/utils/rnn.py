@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from minigrad.engine.ops.arguments import kind_of
+from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.join import pad, stack
-from minigrad.engine.pytorch_names import lookup
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor.pytorch_names import lookup
+from minigrad.engine.tensor.tensor import Tensor
 
 __all__ = ["pad_sequence"]
 

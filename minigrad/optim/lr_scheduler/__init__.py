@@ -2,7 +2,7 @@
 
 import typing as _typing
 
-from minigrad.engine.pytorch_names import lookup as _lookup
+from minigrad.engine.tensor.pytorch_names import lookup as _lookup
 from minigrad.optim.lr_scheduler.base import LRScheduler
 from minigrad.optim.lr_scheduler.formulas import (
     ConstantLR,

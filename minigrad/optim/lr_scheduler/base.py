@@ -9,8 +9,8 @@ some of its products are lost after one factor has been 0.
 from collections.abc import Mapping
 from typing import Any
 
+from minigrad.engine.devices.kernel_list import repeated
 from minigrad.engine.ops.arguments import integer
-from minigrad.engine.recording import repeated
 from minigrad.optim.lr_scheduler.rates import Rates
 from minigrad.optim.optimizer import Optimizer
 

@@ -1,0 +1,134 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint64_t
+from libcpp.vector cimport vector
+
+from minigrad.engine.memory.array cimport Array
+from minigrad.engine.memory.shapes cimport MAX_NDIM
+
+# Sends the gradient of each input that needs one: node.send(i, ...) for node.needs(i).
+ctypedef int (*Backward)(Node node, Array g) except -1
+# Adds two gradients, and can be differentiated; ops/arithmetic.pyx provides its `add`.
+ctypedef Array (*Adder)(Array, Array)
+
+cdef struct Slot:
+    PyObject* edge      # the Node that made the input; NULL: no gradient wanted
+    PyObject* value     # the input itself, where backward needs it
+    int output          # which output of that node it was
+
+cdef extern from *:
+    """
+    #include <utility>
+    // A node in a backward pass. The pass visits its nodes in descending order.
+    struct Visit {
+        int64_t sequence;
+        PyObject* node;         // owned
+        PyObject* gradient;     // owned: what has arrived so far; a list if the node has several outputs; NULL: nothing
+        bool wanted;            // whether the gradient is wanted
+        bool exclusive;         // whether nobody else holds the gradient: it may be written in place
+        bool end;               // whether the pass ends here and leaves the gradient to another one
+        void swap_gradients(Visit& other) {
+            std::swap(gradient, other.gradient);
+            std::swap(exclusive, other.exclusive);
+        }
+        bool operator<(const Visit& other) const {
+            return sequence != other.sequence ? sequence < other.sequence : node < other.node;
+        }
+    };
+    """
+    cdef cppclass Visit:
+        int64_t sequence
+        PyObject* node
+        PyObject* gradient
+        bint wanted, exclusive, end
+        void swap_gradients(Visit& other)
+
+cdef class Op:
+    cdef readonly str name
+    cdef readonly tuple inputs, outputs     # -> tuple[str, ...]
+    cdef readonly str forward, backward, source
+    cdef Backward differentiate
+    cdef Backward composition       # replaces `differentiate` in a recorded pass, see ops/functions.fused
+    cdef int fused
+    cdef int[3] reads               # for each input: bit i if its gradient reads input i, OUTPUT if it reads y
+
+cdef enum:
+    OUTPUT = 8
+
+cdef Op operation(str name, Backward differentiate, str forward, str backward, str reads=*, str inputs=*,
+                  str source=*, str outputs=*)
+
+cdef Op described(str name, Backward differentiate, str forward, str backward, str inputs, str outputs, str source)
+cdef Op function_op(str name, Backward differentiate)
+
+cdef class Node:
+    cdef Op op
+    cdef int64_t sequence
+    cdef int inputs, outputs
+    cdef Slot* slots
+    cdef Slot[3] few                # the slots of a node with three inputs or fewer
+    cdef Array kept                 # the output, where backward needs it: without its node, to avoid a cycle
+    cdef object extra               # whatever else backward needs
+    cdef int64_t versions           # the sum of the versions of all saved tensors
+    cdef bint freed
+    cdef int code, ndim, device     # of the output
+    cdef int64_t[MAX_NDIM] extent
+    cdef list layouts               # (shape, dtype) of each output, if there are several
+    cdef uint64_t found_by          # the backward pass that collected the node last,
+    cdef size_t place               # and its place there, see Pass.visit_of
+    cdef int passes                 # the number of running passes that have collected it and not yet visited it
+    cdef PyObject* leaf             # of a leaf's node: the leaf, borrowed
+    cdef list hooks
+    cdef str where                  # the source line, if source lines are recorded
+    cdef object scope               # the module call it was recorded in, see `enter`
+
+    cdef void drop(self) noexcept
+    cdef int reserve(self, int inputs) except -1
+    cdef int64_t current_versions(self)
+    cdef str recorded_at(self)
+    cdef Node edge(self, int i)
+    cdef Visit* target(self, int i) noexcept
+    cdef bint needs(self, int i) noexcept
+    cdef Array gradient(self, int output)
+    cdef Array value(self, int i)
+    cdef int send(self, int i, Array g) except -1
+    cdef int give(self, int i, Array g) except -1
+    cdef Array gathered(self, int i)
+    cdef bint can_accumulate(self, int i) noexcept
+    cdef Array accumulator(self, int i)
+    cdef Array output(self)
+
+ctypedef PyObject* Reference
+
+cdef class Pass:
+    cdef uint64_t number
+    cdef vector[Visit] visits       # sorted, and of fixed size once `collect` has ended
+    cdef PyObject* outer            # the pass of this thread in which it runs, or NULL
+    cdef dict callbacks             # what `call_after_pass` was given, as keys
+
+    cdef Visit* visit_of(self, PyObject* node) noexcept
+    cdef void leave(self, Visit* visit) noexcept
+
+cdef inline Node node_at(Pass current, size_t place):
+    return <Node>current.visits[place].node
+
+cdef inline Visit* find(Pass current, Node node) noexcept:
+    """The visit of a node; NULL if the pass does not have it."""
+    return current.visit_of(<PyObject*>node)
+
+cdef Pass running_pass()
+cdef Pass begin_pass()
+cdef void end_pass(Pass ended) noexcept
+cdef int add_to(Visit* visit, int output, Array g) except -1
+cdef void replace(Visit* visit, object gradient) noexcept
+
+cdef void count_saved(object extra, int change) noexcept
+
+cdef bint recording() noexcept
+cpdef bint set_recording(bint on) noexcept
+cpdef bint set_anomaly(bint on) noexcept
+cdef list saved_arrays(Node node)
+cdef str saved_shapes(Node node)
+cdef void bury() noexcept
+cdef void set_adder(Adder adder)
+cdef Array add(Array a, Array b)
+cdef int64_t versions_of(object extra)

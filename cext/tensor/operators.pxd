@@ -1,0 +1,5 @@
+from minigrad.engine.memory.array cimport Array
+
+
+cdef class Operators(Array):
+    pass

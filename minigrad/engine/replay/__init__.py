@@ -1,0 +1,1 @@
+"""Computations that run again: captured steps and recomputation (sources in cext/replay/)."""

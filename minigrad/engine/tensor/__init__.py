@@ -1,0 +1,1 @@
+"""The class Tensor, and what makes tensors (sources in cext/tensor/)."""

@@ -1,0 +1,26 @@
+"""Tensors within tuples, lists and dicts."""
+
+from collections.abc import Callable
+from typing import Any
+
+from minigrad.engine.tensor.tensor import Tensor
+
+
+def map_tensors(f: Callable[[Tensor], Any], tree: Any) -> Any:
+    """Return the same structure of tuples, lists and dicts, with each tensor x replaced by f(x)."""
+    if isinstance(tree, Tensor):
+        return f(tree)
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(map_tensors(f, part) for part in tree))
+    if isinstance(tree, tuple | list):
+        return type(tree)(map_tensors(f, part) for part in tree)
+    if isinstance(tree, dict):
+        return type(tree)((key, map_tensors(f, part)) for key, part in tree.items())
+    return tree
+
+
+def leaves(tree: Any) -> list[Any]:
+    """Return the contents of a structure of tuples, lists and dicts in order: tensors and all else."""
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    return [leaf for part in tree for leaf in leaves(part)] if isinstance(tree, tuple | list) else [tree]

@@ -1,0 +1,1 @@
+"""Meeting other libraries: NumPy's functions on tensors, einops."""

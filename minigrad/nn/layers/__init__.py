@@ -1,0 +1,1 @@
+"""Layers other than norms and recurrent ones."""

@@ -1,0 +1,1 @@
+"""Small tools of several packages: tables, files, the configuration."""
