@@ -48,22 +48,36 @@ FUSED = {"gcc": "-ffp-contract=fast", "clang": "-ffp-contract=on"}
 # A short loop that straddles two cache lines takes 1.7 times as long, so alignment must not depend on what else is
 # linked. A Cython module runs 1.4 % more instructions at -O1 than at -O2, and compiles in two thirds of the time.
 OPTIMIZE = {"kernel": ["-O3", "-g0", "-falign-loops=32"], "cython": ["-O1", "-g0"], "small": ["-Os", "-g0"]}
-# Modules whose speed does not count: a third smaller.
+# Modules whose own speed does not count, as they are called seldom or start long kernels: a third smaller.
 SMALL = {
+    "devices.backend",
     "devices.cuda",
     "devices.gpu_memory",
     "devices.kernel_list",
     "memory.dlpack",
     "memory.interop",
     "memory.listener",
+    "memory.overlap",
+    "memory.pool",
     "memory.refusals",
     "memory.shapes",
+    "ops.attention",
+    "ops.batch_norm",
+    "ops.conv",
+    "ops.optimizer",
+    "ops.pooling",
+    "ops.random",
+    "ops.recurrent",
+    "ops.transfer",
     "replay.captured_step",
     "replay.recompute",
     "tape.hooks",
+    "tape.in_place",
     "tape.inspection",
     "tape.modes",
     "tape.python_function",
+    "tensor.factories",
+    "tensor.pytorch_names",
 }
 LINK = []
 if not MAC:

@@ -56,6 +56,7 @@ def measure_steps(name, threads, seconds):
     import workloads
 
     from minigrad import distributed
+    from minigrad.ranks import communicator
 
     work = workloads.parse(name)
     size = distributed.size()
@@ -80,7 +81,7 @@ def measure_steps(name, threads, seconds):
 
         def communicate():
             for bucket in buckets:
-                bucket.send(distributed.communicator.world().background)
+                bucket.send(communicator.world().background)
             for bucket in buckets:
                 bucket.receive(size)
                 bucket.reset()
@@ -93,8 +94,9 @@ def measure_messages(seconds):
     """Return the milliseconds of a sum over the ranks by size in bytes, and of the comparison before an operation."""
     import minigrad as mg
     from minigrad import distributed
+    from minigrad.ranks import communicator
 
-    world = distributed.communicator.world()
+    world = communicator.world()
     tensors = {size: mg.zeros(size // 4) for size in SIZES}
     sums = {size: median(lambda x=x: world.background.start(x).wait(), seconds / 10) for size, x in tensors.items()}
     small = mg.zeros(64)

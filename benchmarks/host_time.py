@@ -173,21 +173,19 @@ def main():
     pool.set_device_hooks(allocate, cuda._transfer, cuda._Streams)
     from minigrad.cuda.backend import CUDA
     from minigrad.cuda.launch import launch
+    from minigrad.optim.adam import RULE
 
     gpu = CUDA(0)
-    given = {
-        "lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "decoupled": False,
-        "correction1": 0.1, "correction2": 0.001,
-    }  # fmt: skip
+    numbers = 1e-2, 31.6, 1e-8, 0.9, 0.999, 0.1, 0.001, 0.0, 1.0, False  # as in the first step of Adam
     x, y, z = (mg.empty((256, 256), device="cuda") for _ in range(3))
     size = x.size
     unary = 0, False, size, size, 1, 3, (size,), (7,)
-    lists = [[mg.empty((256, 256), device="cuda") for _ in range(10)] for _ in range(4)]
+    parameters, grads, *moments = [[mg.empty((256, 256), device="cuda") for _ in range(10)] for _ in range(4)]
     for name, call in {
         "launch": lambda: launch("elementwise.cu", "unary", "float32", 0, size, *unary, x, y),
         "allocation": lambda: allocate(1 << 18, 0),
         "product": lambda: gpu.gemm(x, y, z, 0.0, None),
-        "Adam, 10 tensors": lambda: gpu.optimize("adam", *lists, None, given),
+        "Adam, 10 tensors": lambda: gpu.optimize(RULE, parameters, grads, [*moments, None], numbers),
     }.items():
         print(f"{name:16} {median(call):8.2f}")
 

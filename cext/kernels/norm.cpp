@@ -96,10 +96,11 @@ void normalize(int64_t rows, int64_t groups, int64_t m, int64_t inner, const T* 
         run.template operator()<false, true>();
 }
 
-// The backward pass of a row. With h = g gamma, d = x - center and xhat = (d - shift) rstd, and means over the row,
+// The backward pass of a row. With h = g gamma, d = x - mean and xhat = (d - shift) rstd, where `shift` is the rounding
+// error of the mean, and means over the row,
 //   dx = rstd (h - mean(h) - xhat mean(h xhat)),  dgamma += g xhat,  dbeta += g
-// If the row is not centered, mean(h) is left out. `shift` is the rounding error of the mean. Rearranged,
-//   dx = (h - middle) scale + d slope + constant
+// If the row is not centered, mean(h) is left out. Rearranged, with k = rstd^3 (mean(h d) - shift mean(h)),
+//   dx = (h - middle) rstd - d k + shift k - rstd (mean(h) - middle) = (h - middle) scale + d slope + constant
 template <class T>
 struct Slopes {
     T scale, slope, middle, constant;

@@ -54,6 +54,10 @@ cdef list contiguous(list grads):
 
 
 @cython.final
+@cython.auto_pickle(False)
+@cython.binding(False)
+@cython.embedsignature(True)
+@cython.embedsignature.format("clinic")
 cdef class Rule:
     """The update rule of an optimizer: a kernel of this name on the CPU and one on the GPU.
 

@@ -192,7 +192,7 @@ cdef list run(Pass current, list targets, dict positions, bint retain):
         g = taken(here) if arrived else None
         if arrived and positions is not None:
             deliver(here, g, found, targets, positions)
-        elif arrived and node.leaf != NULL and node.op is leaf_op:
+        elif arrived and node.leaf != NULL and node.op is leaf_op:      # it has no inputs that it leads on to
             accumulate(node, g)
             if node.hooks is not None:
                 call.op = NULL

@@ -5,14 +5,14 @@ from libcpp.vector cimport vector
 from minigrad.engine.memory.array cimport Array
 from minigrad.engine.memory.shapes cimport MAX_NDIM
 
-# Sends the gradient of each input that needs one: node.send(i, ...) for node.needs(i).
+# A backward function sends the gradient of each input that needs one: node.send(i, ...) if node.needs(i).
 ctypedef int (*Backward)(Node node, Array g) except -1
 # Adds two gradients, and can be differentiated; ops/arithmetic.pyx provides its `add`.
 ctypedef Array (*Adder)(Array, Array)
 
 cdef struct Slot:
-    PyObject* edge      # the Node that made the input; NULL: no gradient wanted
-    PyObject* value     # the input itself, where backward needs it
+    PyObject* edge      # owned: the Node that made the input; NULL: no gradient wanted
+    PyObject* value     # owned: the input itself, where backward needs it; else NULL
     int output          # which output of that node it was
 
 cdef extern from *:
@@ -49,7 +49,7 @@ cdef class Op:
     cdef Backward differentiate
     cdef Backward composition       # replaces `differentiate` in a recorded pass, see ops/functions.fused
     cdef int fused
-    cdef int[3] reads               # for each input: bit i if its gradient reads input i, OUTPUT if it reads y
+    cdef int[3] reads               # what the gradient of input k reads: bit 1 << i for input i, OUTPUT for y
 
 cdef enum:
     OUTPUT = 8

@@ -1,7 +1,6 @@
 """The public class Tensor. Every method is the function of that name, with the tensor as its first argument."""
 cimport cython
 
-import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -11,20 +10,19 @@ import numpy as np
 from minigrad.engine.memory.array cimport NOWHERE, Array, alias, hold, note_use, same_shape, set_result_type, shape_of
 from minigrad.engine.memory.calls cimport in_operation, wait_for_operations
 from minigrad.engine.memory.dlpack cimport dlpack_device, to_dlpack
-from minigrad.engine.memory.dtype cimport BOOL, INT64, code_of, default_float, dtype_of, is_float
+from minigrad.engine.memory.dtype cimport dtype_of, is_float
 from minigrad.engine.memory.interop cimport from_object
 from minigrad.engine.memory.listener cimport current_listener, listeners, note_grad, note_read
 from minigrad.engine.memory.pool cimport device_streams
-from minigrad.engine.memory.refusals cimport kind_of
-from minigrad.engine.memory.shapes cimport device_index, names_device
+from minigrad.engine.memory.refusals cimport kind_of, place_of_copy
+from minigrad.engine.memory.shapes cimport device_index
 from minigrad.engine.ops.arguments cimport one_axis
 from minigrad.engine.ops.in_place cimport fill_array
-from minigrad.engine.ops.index cimport assign, getitem, setitem
+from minigrad.engine.ops.index cimport assign
 from minigrad.engine.ops.layout cimport cast, copy_array, matrix_transpose, permute_dims
-from minigrad.engine.ops.logic cimport equal
-from minigrad.engine.ops.transfer cimport move
+from minigrad.engine.ops.transfer cimport destination, move
 from minigrad.engine.tape.node cimport Node
-from minigrad.engine.tape.record cimport gradient_node, is_leaf, retire_leaf, as_leaf
+from minigrad.engine.tape.record cimport as_leaf, gradient_node, is_leaf, retire_leaf
 from minigrad.engine.tensor.operators cimport Operators
 from minigrad.engine.ops import (
     activation, arithmetic, functions, gather, join, layout, logic, reduce, rounding, slices, softmax as rows,
@@ -32,16 +30,6 @@ from minigrad.engine.ops import (
 )
 from minigrad.engine.tape import backward, hooks, record as tape
 from minigrad.engine.tape.node import GradientError
-
-
-cdef str place_of_copy():
-    """The attribute that `copy.deepcopy` has come to, as text: it copies the dict of one object after another."""
-    names, frame = [], sys._getframe()
-    while frame is not None and frame.f_globals.get("__name__") == "copy":
-        if frame.f_code.co_name == "_deepcopy_dict":
-            names.append(str(frame.f_locals.get("key")))
-        frame = frame.f_back
-    return f", the attribute {'.'.join(reversed(names))}," if names else ""
 
 
 class Extension:
@@ -304,21 +292,7 @@ cdef class Tensor(Operators, Extension):
         >>> if mg.cuda.is_available():
         ...     y = x.to("cuda")
         """
-        cdef int where = self.buffer.device, code = self.code
-        for arg in args:
-            if names_device(arg):
-                where = device_index(arg, "to")
-            elif isinstance(arg, Array):
-                where, code = (<Array>arg).buffer.device, (<Array>arg).code
-            elif arg is not None:
-                try:
-                    code = code_of(arg, "to")
-                except TypeError as error:
-                    raise TypeError(f'{error}; as a device, expected "cpu", "cuda" or "cuda:N"') from None
-        if device is not None:
-            where = device_index(device, "to")
-        if dtype is not None:
-            code = code_of(dtype, "to")
+        where, code = destination(self, args, device, dtype)
         cdef Array out = cast(move(self, where), code)
         return copy_array(out) if copy and out is self else out
 
@@ -384,9 +358,7 @@ cdef class Tensor(Operators, Extension):
             raise TypeError(f"[set_] expected a floating dtype for a tensor that requires grad, got {source.dtype}")
         if not tape.leaf(self):
             raise GradientError("[set_] this tensor was computed: only a leaf can become another tensor")
-        attached = None
-        if self.node is not None:
-            attached = (<Node>self.node).hooks
+        attached = None if self.node is None else (<Node>self.node).hooks
         retire_leaf(self)
         hold(self, <Array>source)
         self.grad_ = None
@@ -402,65 +374,6 @@ cdef class Tensor(Operators, Extension):
     def zero_(self) -> Self:
         """Set every element to 0."""
         return self.fill_(0)
-
-    # ── Python's protocols ──
-
-    def __len__(self) -> int:
-        if self.ndim_ == 0:
-            raise TypeError("[len] a 0-d tensor has no length")
-        return self.extent[0]
-
-    def __bool__(self) -> bool:
-        if self.count != 1:
-            raise ValueError(f"[bool] expected one element, got shape {shape_of(self)}: use x.any() or x.all()")
-        return bool(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __complex__(self) -> complex:
-        return complex(self.item())
-
-    def __index__(self) -> int:
-        if self.code == BOOL or is_float(self.code) or self.ndim_ != 0:
-            raise TypeError(f"[index] expected a 0-d integer tensor, got {self.dtype} of shape {shape_of(self)}")
-        return self.item()
-
-    def __iter__(self) -> Iterator[Tensor]:
-        if self.ndim_ == 0:
-            raise TypeError("[iter] a 0-d tensor cannot be iterated")
-        return iter(join.unstack(self))
-
-    def __contains__(self, item: object) -> bool:
-        return bool(equal(self, item).any())
-
-    def __format__(self, str spec not None) -> str:
-        return format(self.item(), spec) if spec and self.count == 1 else format(str(self), spec)
-
-    def __repr__(self) -> str:
-        if self.count == 0:         # NumPy refuses some empty shapes, such as (2**62, 0)
-            text = f"[], shape={shape_of(self)}" if self.extent[0] or self.ndim_ > 1 else "[]"
-        else:
-            text = np.array2string(self._detached_numpy(), separator=", ", prefix="tensor(", threshold=1000)
-        # Values show that they are integers or bools, and a float of the default dtype needs no note.
-        cdef bint evident = self.code == default_float or self.count and self.code in (INT64, BOOL)
-        notes = "" if evident else f", dtype={self.dtype}"
-        if self.buffer.device:
-            notes += f", device={self.device}"
-        if self.node is not None and not tape.leaf(self):
-            notes += f", op={tape.maker(self)}"
-        elif self.needs_grad:
-            notes += ", requires_grad=True"
-        return f"tensor({text}{notes})"
-
-    def __getitem__(self, key: Any) -> Tensor:
-        return getitem(self, key)
-
-    def __setitem__(self, key: Any, value: TensorLike) -> None:
-        setitem(self, key, value)
 
     # ── shape ──
 

@@ -153,8 +153,9 @@ def size(a: Any, axis: int | None = None) -> int:
 # Functions of minigrad under other names, and those above.
 DIFFERING: dict[str, Callable[..., Any]] = {
     "rint": mg.round, "amax": mg.max, "amin": mg.min, "around": mg.round, "swapaxes": TensorNames.swapaxes,
-    "reshape": reshape, "ravel": ravel, "copy": copy, "take": take, "repeat": repeat, "pad": pad, "where": where,
-    "clip": clip, "std": std, "var": var, "cumsum": cumsum, "outer": outer, "tensordot": tensordot, "dot": dot,
+    "reshape": reshape, "ravel": ravel, "transpose": mg.transpose, "copy": copy, "take": take, "repeat": repeat,
+    "pad": pad, "where": where, "clip": clip, "std": std, "var": var, "cumsum": cumsum, "outer": outer,
+    "tensordot": tensordot, "dot": dot,
     "inner": inner, "vdot": vdot, "linalg.norm": norm, "hstack": hstack, "vstack": vstack, "meshgrid": meshgrid,
     "copyto": copyto, "size": size, "shape": lambda a: a.shape, "ndim": lambda a: a.ndim,
     "iscomplexobj": lambda x: False, "isrealobj": lambda x: True,
@@ -192,7 +193,8 @@ def _table() -> dict[Any, Callable[..., Any]]:
     """Pair NumPy's functions with minigrad's of the same name, and with `DIFFERING`."""
     own = {name: value for name, value in vars(mg).items() if name not in UNRELATED}
     own |= {f"linalg.{name}": getattr(linalg, name) for name in linalg.__all__}
-    named = [(_find(name), ours) for name, ours in {**own, **DIFFERING}.items() if callable(ours)]
+    pairs = [*own.items(), *DIFFERING.items()]  # np.permute_dims is np.transpose
+    named = [(_find(name), ours) for name, ours in pairs if callable(ours)]
     # np.ufunc, and the class of the functions that ask their arguments
     return {theirs: ours for theirs, ours in named if isinstance(theirs, np.ufunc | type(np.sum))}
 

@@ -1,4 +1,4 @@
-"""Every normalization in one form: rows of elements that are standardized together, and formulas in float64."""
+"""Every normalization in one form: rows of elements that are standardized together, and formulas in NumPy's longest floats."""
 
 import math
 from typing import Any, NamedTuple
@@ -69,10 +69,10 @@ def draw(norm, shape, rng, dtype="float32"):
 
 
 def exact(norm, x, w, b, g, eps=EPS):
-    """Return y, dx, dweight and dbias of the formulas, in float64; w or b may be None."""
-    x, g = x.astype(np.float64), g.astype(np.float64)
-    gain = 1.0 if w is None else norm.along(w.astype(np.float64), x)
-    shift = 0.0 if b is None else norm.along(b.astype(np.float64), x)
+    """Return y, dx, dweight and dbias of the formulas, with more digits than float64; w or b may be None."""
+    x, g = x.astype(np.longdouble), g.astype(np.longdouble)
+    gain = 1.0 if w is None else norm.along(w.astype(np.longdouble), x)
+    shift = 0.0 if b is None else norm.along(b.astype(np.longdouble), x)
     if norm.given:
         mean, var = (norm.along(v, x) for v in statistics(x.shape[1], "float64"))
         hat = (x - mean) / np.sqrt(var + eps)

@@ -1,5 +1,6 @@
-"""Dependencies point one way: what each part of the source may include and import."""
+"""The tree: dependencies point one way, as CONTRIBUTING.md draws them, and every file is short."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -10,8 +11,91 @@ CEXT = ROOT / "cext"
 
 pytestmark = pytest.mark.skipif(not CEXT.exists(), reason="no sources beside these tests")
 
-# The engine loads these from the rest of the package, on first use: protocols of other libraries, and the GPU.
-ON_FIRST_USE = {"minigrad.cuda", "minigrad.interop.numpy_protocol", "minigrad.pytorch", "minigrad.array.array_api"}
+IMPORT = re.compile(r"^ *(?:from +(minigrad[\w.]*) +c?import +(\([^)]*\)|.*)|c?import +(minigrad[\w.]*))", re.MULTILINE)
+
+
+def sources():
+    """Return the files of each module of minigrad, by its name."""
+    found = {}
+    for folder, package in ((CEXT, "minigrad.engine"), (ROOT / "minigrad", "minigrad")):
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in (".py", ".pyx", ".pxd", ".pxi") and path.parent != CEXT:
+                parts = [*path.relative_to(folder).parent.parts, path.stem]
+                name = ".".join([package, *parts]).removesuffix(".__init__")
+                found.setdefault(name, []).append(path)
+    return found
+
+
+def imported(path):
+    """Yield (module, names) of every import of minigrad in a file, however late, for types or not."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                yield from ((alias.name, []) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield node.module, [alias.name for alias in node.names]
+    else:
+        for module, names, alone in IMPORT.findall(re.sub(r'#.*|"""[\s\S]*?"""', "", text)):
+            yield module or alone, re.findall(r"\w+", names)
+
+
+def arrows():
+    """Return the modules that each module of minigrad imports."""
+    modules = sources()
+    found = {name: set() for name in modules}
+    for name, paths in modules.items():
+        for module, members in (pair for path in paths for pair in imported(path)):
+            below = {f"{module}.{member}" for member in members} & {*modules}
+            found[name] |= below if len(below) == len(members) > 0 else below | ({module} & {*modules})
+        found[name].discard(name)
+    return found
+
+
+def unit(module):
+    """Return the folder of a module, or the file, of which CONTRIBUTING.md has a row."""
+    parts = module.split(".")
+    if parts[:2] == ["minigrad", "engine"]:
+        return f"cext/{parts[2]}" if len(parts) > 2 and (CEXT / parts[2]).is_dir() else "minigrad/engine"
+    return "minigrad" if len(parts) == 1 else f"minigrad/{parts[1]}"
+
+
+def order():
+    """Return the rows of the table in CONTRIBUTING.md: each may import those before it."""
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Layout")[2].partition("\n## ")[0]
+    return [name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall("`(.*?)`", row)]
+
+
+def test_imports_point_down():
+    rows = order()
+    upward = [
+        f"{module} imports {other}"
+        for module, others in arrows().items()
+        for other in others
+        if unit(module) != unit(other) and rows.index(unit(module)) < rows.index(unit(other))
+    ]
+    assert not upward
+
+
+def test_no_import_is_part_of_a_circle():
+    left = arrows()
+    while free := [name for name, others in left.items() if not others & {*left}]:
+        for name in free:
+            del left[name]
+    assert not left
+
+
+def test_every_folder_has_a_row():
+    folders = {unit(module) for module in sources()}
+    assert folders <= {*order()}
+
+
+def test_files_are_short():
+    """A file that has more lines has more than one subject."""
+    kinds = "*.py", "*.pyx", "*.pxd", "*.pxi", "*.[ch]pp", "*.inc", "*.cu", "*.cuh", "*.js"
+    paths = [path for folder in ("cext", "minigrad", "tests") for kind in kinds for path in (ROOT / folder).rglob(kind)]
+    lengths = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8").count("\n") for path in paths}
+    assert {name: n for name, n in lengths.items() if n > 500} == {}
 
 
 def includes(path):
@@ -34,19 +118,3 @@ def test_the_runtime_knows_no_kernel(path):
 def test_kernels_know_neither_python_nor_memory(path):
     assert "Python.h" not in path.read_text(encoding="utf-8")
     assert {name for name in includes(path) if not name.startswith("kernels/")} <= {"types.hpp", "runtime/pool.hpp"}
-
-
-@pytest.mark.parametrize("path", sorted(CEXT.rglob("*.p[yx][xdi]")), ids=lambda path: path.name)
-def test_the_engine_imports_only_the_engine(path):
-    """Examples in docstrings aside."""
-    imported = re.findall(
-        r"^ *(?:from|import|cimport) (minigrad[\w.]*)", path.read_text(encoding="utf-8"), re.MULTILINE
-    )
-    upward = {name for name in imported if not name.startswith("minigrad.engine")}
-    assert {".".join(name.split(".")[:2]) for name in upward} <= ON_FIRST_USE
-
-
-@pytest.mark.parametrize("name", ["array", "backend", "calls", "dtype", "interop", "recording", "tape", "writes"])
-def test_operations_use_the_tape_and_not_the_other_way_round(name):
-    for path in CEXT.glob(f"{name}.p[yx][xd]"):
-        assert "minigrad.engine.ops" not in path.read_text(encoding="utf-8")

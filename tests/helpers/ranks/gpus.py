@@ -9,8 +9,9 @@ from mpi4py import MPI
 
 import minigrad as mg
 from minigrad import distributed
-from minigrad.distributed import DataParallel, communicator
+from minigrad.distributed import DataParallel
 from minigrad.nn import functional as F
+from minigrad.ranks import communicator
 
 
 def gpus(folder):
