@@ -14,7 +14,7 @@ import numpy as np
 from minigrad.engine.devices.backend cimport Backend, register
 from minigrad.engine.devices.kernel_list cimport repeat
 from minigrad.engine.memory.array cimport Array, alias, empty, empty_as, view
-from minigrad.engine.memory.calls cimport ACTIVE, is_recorded, refuse_in_capture
+from minigrad.engine.memory.calls cimport ACTIVE, is_capturing, refuse_in_capture
 from minigrad.engine.memory.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, itemsize
 from minigrad.engine.memory.interop cimport from_object
 from minigrad.engine.devices.blas import find

@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, intptr_t
 import ctypes
 
 from minigrad.engine.memory.array cimport Array, Buffer, shape_of
-from minigrad.engine.memory.calls cimport ACTIVE, ActiveCalls, KernelList, belongs_here, is_recorded, source_line
+from minigrad.engine.memory.calls cimport ACTIVE, ActiveCalls, KernelList, belongs_here, is_capturing, source_line
 from minigrad.engine.memory.dtype cimport FLOAT32, code_of, dtype_of, itemsize, tf32_allowed
 from minigrad.engine.memory.shapes cimport MAX_NDIM
 from minigrad.engine.memory.calls import CaptureError
@@ -270,7 +270,7 @@ def multiply(int device, Array a, Array b, Array out, double beta) -> bool:
         if error != 0:
             raise RuntimeError(f"[matmul] cuBLAS did not start {batch} products of {m} x {k} and {k} x {n} on "
                                f"cuda:{device}: status {error}")
-        if is_recorded():
+        if is_capturing():
             capture_product(ACTIVE.kernel_list[0], 1 + device, product)
     finally:
         release(&held)

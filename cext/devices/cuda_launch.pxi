@@ -209,7 +209,7 @@ cdef class Kernel:
         if error != 0:
             raise RuntimeError(f"[{self.name}] CUDA did not start {launch.start.blocks.grid} blocks of "
                                f"{launch.start.blocks.block} threads on cuda:{self.device}: {cause_of(error)}")
-        if is_recorded():
+        if is_capturing():
             capture_kernel(ACTIVE.kernel_list[0], 1 + self.device, threads, launch.start, self.passed, self.words,
                            launch.words, self.size)
         return 0

@@ -16,7 +16,7 @@ from minigrad.engine.devices.cuda cimport Graph, Order, graph_of
 from minigrad.engine.devices.gpu_memory cimport workspace_on
 from minigrad.engine.memory.array cimport Array, alias
 from minigrad.engine.memory.calls cimport (
-    ACTIVE, About, Call, KernelList, begin, belongs_here, is_recorded, refuse_in_capture,
+    ACTIVE, About, Call, KernelList, begin, belongs_here, is_capturing, refuse_in_capture,
 )
 from minigrad.engine.memory.listener cimport Listener, current_listener, set_listener
 from minigrad.engine.memory.pool cimport Memory
@@ -28,7 +28,7 @@ cdef extern from "runtime/launch.hpp" namespace "mg":
     int64_t WORTH_RELEASING
 
 
-cdef Recording current = None       # the step that a thread captures
+cdef CapturedKernels current = None       # the step that a thread captures
 
 cdef struct Part:       # consecutive kernels of one device, without a call between them
     size_t end
@@ -40,7 +40,7 @@ cdef struct Part:       # consecutive kernels of one device, without a call betw
 @cython.binding(False)
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
-cdef class Recording:
+cdef class CapturedKernels:
     """The kernels and calls of one run of a step."""
     cdef KernelList* kernels
     cdef list orders            # order the runs on each GPU; declared first, to be freed before the memory
@@ -225,7 +225,7 @@ cdef int restore(list grads) except -1:
 
 cpdef object repeat(object function, tuple args):
     """Return function(*args); if this thread captures a step, replays of the step make the same call."""
-    if not is_recorded():
+    if not is_capturing():
         return function(*args)
     return current.call(function, args)
 
@@ -235,16 +235,16 @@ def refuse(str what) -> None:
     refuse_in_capture(what)
 
 
-def recorded() -> bool:
+def capturing() -> bool:
     """Whether this thread captures a step."""
-    return bool(is_recorded())
+    return bool(is_capturing())
 
 
 def repeated(method: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator of methods: replays of a captured step call them again."""
     @wraps(method)
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not is_recorded():
+        if not is_capturing():
             return method(self, *args, **kwargs)
         if args or kwargs:
             refuse_in_capture(f"{type(self).__name__}.{method.__name__} with arguments")

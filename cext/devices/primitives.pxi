@@ -355,7 +355,7 @@ cdef class CPU(Backend):
         immediately on the CPU; on another device by the next transfer to the CPU, and until then `out` holds some class
         in its place.
         """
-        if is_recorded():
+        if is_capturing():
             return repeat((<object>self).class_labels, (error, width, ignore, labels, weight, out, inverse))
         check_labels(error, width, ignore, labels, weight, out, inverse)
 
@@ -364,7 +364,7 @@ cdef class CPU(Backend):
 
         An index out of range is an IndexError of `op`, raised as soon as the error of `class_labels`.
         """
-        if is_recorded():
+        if is_capturing():
             return repeat((<object>self).checked_index, (op, axis, n, index, out))
         check_index(op, axis, n, index, out)
 
@@ -404,7 +404,7 @@ cdef class CPU(Backend):
 
     cpdef argsort(self, Array x, bint descending, Array out):
         """out (int64) = the stable order of the last axis of x; NaN comes last."""
-        if is_recorded():
+        if is_capturing():
             return repeat((<object>self).argsort, (x, descending, out))
         values, order = alias(x).numpy().copy(), alias(out).numpy()
         if descending:      # stable: equal elements keep their order

@@ -15,7 +15,7 @@ from libc.stdint cimport int32_t
 
 import numpy as np
 
-from minigrad.engine.memory.calls cimport ACTIVE, ActiveCalls, is_recorded, refuse_in_capture
+from minigrad.engine.memory.calls cimport ACTIVE, ActiveCalls, is_capturing, refuse_in_capture
 from minigrad.engine.memory.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, dtype_of, itemsize
 from minigrad.engine.memory.pool cimport adopt, device_transfer, new_buffer, owner_of_memory, release
 from minigrad.engine.memory.shapes cimport MAX_NDIM, device_name, size_of
@@ -283,7 +283,7 @@ cdef int tell_reader(Array x) except -1:
 cdef int note_use(Array x) except -1:
     """Note that values of x leave it for Python."""
     tell_reader(x)
-    if is_recorded():
+    if is_capturing():
         refuse_in_capture("a tensor whose values are read (item, print, numpy, if)")
     return 0
 
@@ -438,7 +438,7 @@ cdef void leave_ring(Array x) noexcept:
 
 cdef int keep_values(Array x) except -1:
     """Give a new array other memory, if a step is being recorded, whose later runs find there what is written now."""
-    if not is_recorded() or x.buffer.device:
+    if not is_capturing() or x.buffer.device:
         return 0
     cdef Buffer* buffer = new_buffer(x.count * itemsize(x.code), 0, True)
     release(x.buffer)
@@ -448,7 +448,7 @@ cdef int keep_values(Array x) except -1:
 
 cdef object unrecorded_numpy(Array x):
     """The memory of x for NumPy, also while a step is recorded."""
-    cdef bint paused = is_recorded()
+    cdef bint paused = is_capturing()
     if paused:
         ACTIVE.kernel_list.paused = True
     try:

@@ -22,7 +22,7 @@ cdef extern from "runtime/kernel_list.hpp" namespace "mg" nogil:
         const void* keep_stream(int device, const void* stream)
         cppset[int] with_products
         cppmap[int, const void*] streams
-    bint belongs_here(const KernelList& recording)
+    bint belongs_here(const KernelList& kernels)
 
 cdef extern from "runtime/active_calls.hpp" namespace "mg":
     cppclass ActiveCalls:
@@ -49,8 +49,8 @@ cdef inline Begun begin(object op) noexcept:
     """A call of an operation, given by its record or its name: ``cdef Call _call = begin(op)``."""
     return begun(ACTIVE, op)
 
-cdef inline bint is_recorded() noexcept:
-    """Whether this thread records a step (`minigrad.capture`)."""
+cdef inline bint is_capturing() noexcept:
+    """Whether this thread captures a step (`minigrad.capture`)."""
     return ACTIVE.kernel_list != NULL and kernel_list_here(ACTIVE[0]) != NULL
 
 cdef int refuse_in_capture(str what) except -1

@@ -34,7 +34,7 @@ class CaptureError(RuntimeError):
 
 cdef int refuse_in_capture(str what) except -1:
     """Raise CaptureError if this thread captures a step."""
-    if is_recorded():
+    if is_capturing():
         raise CaptureError(f"[capture] expected a step that runs again without Python, got {what}, at {source_line()}")
     return 0
 

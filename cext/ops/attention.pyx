@@ -8,7 +8,7 @@ import numpy as np
 from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.devices.kernel_list cimport repeat
 from minigrad.engine.memory.array cimport Array, alias, check_same_device, empty, empty_as, shape_of
-from minigrad.engine.memory.calls cimport Call, begin, is_recorded, refuse_in_capture
+from minigrad.engine.memory.calls cimport Call, begin, is_capturing, refuse_in_capture
 from minigrad.engine.memory.dtype cimport BOOL, is_float
 from minigrad.engine.memory.interop cimport from_object
 from minigrad.engine.memory.shapes cimport MAX_NDIM
@@ -133,7 +133,7 @@ cdef Array seen_product(Array a, Array b, Array seen):
     cdef bint before = set_recording(False)
     try:
         finite, out = isfinite(b), where(seen, a, 0)
-        if not is_recorded() and all_of(finite).item():
+        if not is_capturing() and all_of(finite).item():
             out = matmul(out, b)
         else:
             count = matmul(cast(broadcast_shape(seen, shape_of(a)), a.code), cast(logical_not(finite), a.code))

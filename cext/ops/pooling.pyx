@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, intptr_t
 from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.devices.cuda cimport PER_THREAD, current_stream
 from minigrad.engine.memory.array cimport Array, empty, empty_as, keep_values, shape_of, transferred
-from minigrad.engine.memory.calls cimport Call, begin, is_recorded
+from minigrad.engine.memory.calls cimport Call, begin, is_capturing
 from minigrad.engine.memory.dtype cimport INT64
 from minigrad.engine.memory.shapes cimport MAX_NDIM
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, pair
@@ -237,7 +237,7 @@ cdef Array on_device(Array table, int device):
     found = None if stream == PER_THREAD else sent.get(key)
     if found is None:
         found = transferred(table, device)
-        if stream == PER_THREAD or is_recorded():   # it is of this thread, or of this recording, alone
+        if stream == PER_THREAD or is_capturing():   # it is of this thread, or of this recording, alone
             return found
         if len(sent) == SENT:
             sent.clear()

@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.devices.kernel_list cimport repeat
 from minigrad.engine.memory.array cimport Array, alias, check_same_device, empty, shape_of, view
-from minigrad.engine.memory.calls cimport Call, begin, is_recorded
+from minigrad.engine.memory.calls cimport Call, begin, is_capturing
 from minigrad.engine.memory.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.memory.shapes cimport device_name
 from minigrad.engine.ops.arguments cimport float_operand, integer, number, operand, optional
@@ -117,7 +117,7 @@ cdef class Lengths:
         # A copy is checked, as the caller may change the lengths at any time.
         self.values = copy_array(alias(cast(a, INT64)))
         self.shortest = repeat(_check_lengths, (op, self.values, steps)) if batch else 0
-        if is_recorded():
+        if is_capturing():
             self.shortest = 0       # another run may have such a sample
         self.values = self.values.to(device)
         self.steps = steps

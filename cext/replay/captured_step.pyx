@@ -23,7 +23,7 @@ from minigrad.engine.memory.dtype cimport default_float, tf32_allowed
 from minigrad.engine.memory.listener cimport Listener, current_listener, set_listener
 from minigrad.engine.tape.node cimport Node, recording
 from minigrad.engine.devices.backend import is_intercepted
-from minigrad.engine.devices.kernel_list import Recording
+from minigrad.engine.devices.kernel_list import CapturedKernels
 from minigrad.engine.memory.calls import CaptureError
 from minigrad.engine.replay.surroundings import surroundings
 from minigrad.engine.tape.node import checks_gradients
@@ -265,7 +265,7 @@ cdef class Output:
 @cython.embedsignature.format("clinic")
 cdef class Step:
     """A recorded run of a function."""
-    cdef readonly object recording      # None if another recording was in progress
+    cdef readonly object kernels      # None if another recording was in progress
     cdef readonly object failure        # why the run cannot be repeated, if no error was due
     cdef readonly bint has_history      # whether the result had a history, and no gradient of a leaf was computed
     cdef list arguments     # copies, which the kernels read
@@ -284,12 +284,12 @@ cdef class Step:
         cdef Watch watch = Watch(surroundings(function, (args, kwargs)))
         cdef Array x
         cdef Known place
-        self.arguments, self.recording, self.outputs = [twin(x) for x in tensors], Recording(watch), []
+        self.arguments, self.kernels, self.outputs = [twin(x) for x in tensors], CapturedKernels(watch), []
         copies = iter(self.arguments)
         args, kwargs = map_tensors(lambda x: next(copies), args), map_tensors(lambda x: next(copies), kwargs)
         before = [x.buffer.version for x in tensors]
-        if not self.recording.begin():
-            self.recording = None
+        if not self.kernels.begin():
+            self.kernels = None
             return
         set_listener(watch)
         try:
@@ -302,7 +302,7 @@ cdef class Step:
             del result
         finally:
             set_listener(None)
-            self.recording.end()
+            self.kernels.end()
         self.check_stored(watch)
         self.known = watch.known
         for place in self.known:
@@ -310,7 +310,7 @@ cdef class Step:
                 self.failure = f"it changes {place.label}, which later runs would leave out: change it outside"
                 return
         try:
-            self.recording.divide()
+            self.kernels.divide()
         except CaptureError:
             raise
         except (MemoryError, RuntimeError) as error:
@@ -318,7 +318,7 @@ cdef class Step:
         self.entry = [(leaf, held) for leaf, was_read, held in watch.leaves.values() if was_read]
         self.tensors = list(watch.tensors.values())
         self.written = [(held, (<Array>held).buffer.version - known) for held, known in watch.written.values()]
-        self.optimizers = [(one, parameters_of(one)) for one in self.recording.owners()
+        self.optimizers = [(one, parameters_of(one)) for one in self.kernels.owners()
                            if hasattr(one, "param_groups")]
 
     cdef int check_arguments(self, list tensors, list before) except -1:
@@ -350,10 +350,10 @@ cdef class Step:
         """Refuse a run that keeps a tensor which the next run will overwrite."""
         known = [*self.outputs, *[grad for _, grad in self.grads], *[held for held, _ in watch.written.values()],
                  *[entry[2] for entry in watch.tensors.values()], *[entry[2] for entry in watch.leaves.values()]]
-        if not self.recording.stored(known):
+        if not self.kernels.stored(known):
             return 0
         gc.collect()        # it may be in a reference cycle that nothing uses
-        if size := self.recording.stored(known):
+        if size := self.kernels.stored(known):
             raise CaptureError(f"[capture] expected a step that keeps no tensor of a run, which the next run "
                                f"overwrites, got one that stores {size} bytes outside of it: return the tensor, or "
                                f"write to one that exists, as with copy_")
@@ -395,12 +395,12 @@ cdef class Step:
             raise CaptureError("[capture] expected one call at a time, got one while another one runs")
         self.busy = True
         try:
-            self.recording.follow()
+            self.kernels.follow()
             before = [(<Array>x).buffer.version for x in tensors]
             for i in range(count):
                 x = tensors[i]
                 backend(x).copy(x, <Array>self.arguments[i])
-            self.recording.run()
+            self.kernels.run()
             for held, writes in self.written:
                 (<Array>held).buffer.version += <int64_t>writes
             restore(self.grads)
@@ -413,18 +413,18 @@ cdef class Step:
             return self.copied(self.result)
         finally:
             try:
-                self.recording.leave()
+                self.kernels.leave()
             finally:
                 self.busy = False
 
     def rows(self) -> list[tuple[str, str, int]]:
         """(operation, "forward", "backward" or "call", elements touched) of each kernel and call, in order."""
-        return self.recording.rows()
+        return self.kernels.rows()
 
     def first(self) -> Any:
         """The result of the recorded run."""
         result = self.copied(self.result)
-        self.recording.leave()
+        self.kernels.leave()
         return result
 
     cdef object copied(self, object tree):

@@ -79,7 +79,7 @@ class Captured(Generic[Parameters, Result]):
             step = Step(self._function, args, kwargs, tensors)
         finally:
             inside.reset(token)
-        if step.recording is None:  # another thread records
+        if step.kernels is None:  # another thread captures
             return self._call_plainly(*args, **kwargs)
         if step.has_history:
             self._warn(f"the results of {self._name} have no history, so that no gradient goes through it: capture a "

@@ -7,7 +7,7 @@ from typing import Any
 
 from minigrad.array.creation import zeros
 from minigrad.autograd import no_grad
-from minigrad.engine.devices.kernel_list import recorded, repeat
+from minigrad.engine.devices.kernel_list import capturing, repeat
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import number
 from minigrad.engine.ops.functions import rsqrt
@@ -69,7 +69,7 @@ def clip_grad_norm_(
     norm_type = number("clip_grad_norm_", "norm_type", norm_type, 0)
     if norm_type == 0:
         raise ValueError("[clip_grad_norm_] expected norm_type > 0, got 0")
-    if recorded():
+    if capturing():
         found = zeros((), dtype="float64")
         given = parameters if isinstance(parameters, Tensor) else list(parameters)
         repeat(_clip_into, (found, given, max_norm, norm_type, error_if_nonfinite))
