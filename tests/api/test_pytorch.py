@@ -14,7 +14,7 @@ import warnings
 
 import numpy as np
 import pytest
-from checks import allocated, refuses
+from checks import allocated
 from expressions import POINTS, WORKS, expressions, space
 from peers import torch
 
@@ -23,12 +23,6 @@ from minigrad import data, nn, optim, pytorch
 from minigrad.engine.tensor.tensor import Extension
 from minigrad.nn import functional as F
 from minigrad.nn.module import METHODS
-
-
-def floats_of(value):
-    """The tensors of floats that require grad in a result."""
-    values = value if isinstance(value, (tuple, list)) else [value]
-    return [y for y in values if hasattr(y, "requires_grad") and y.requires_grad]
 
 
 def same(ours, theirs):
@@ -54,7 +48,8 @@ def test_works(expression, device):
         names = space(library, device if library is mg else "cpu")
         value = eval(expression, names)
         leaves = [names[name] for name in "abxmvwp"]
-        outputs = [y for y in floats_of(value) if not y.is_leaf]
+        values = value if isinstance(value, (tuple, list)) else [value]
+        outputs = [y for y in values if getattr(y, "requires_grad", False) and not y.is_leaf]
         if outputs:
             total = sum(
                 (y * library.cos(library.arange(y.numel(), device=y.device).reshape(y.shape) * 1.0)).sum()
@@ -383,8 +378,10 @@ def test_random_numbers(p, device):
     firsts = [mg.multinomial(weights, 2) for _ in range(400)]
     assert all(sorted(f.tolist()) == [1, 2] for f in firsts)
     assert abs(sum(f[0].item() == 2 for f in firsts) / 400 - 0.75) < 0.07
-    refuses(ValueError, "multinomial", "3 weights above 0", mg.multinomial, weights, 3)
-    refuses(ValueError, "bernoulli", "from 0 to 1", mg.bernoulli, mg.tensor([1.5]))
+    with pytest.raises(ValueError, match="3 weights above 0"):
+        mg.multinomial(weights, 3)
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        mg.bernoulli(mg.tensor([1.5]))
 
 
 SCRIPT = """
@@ -463,7 +460,8 @@ def test_details_of_values(device):
     for weights in ([0.0, 0.0], [1.0, float("inf")]):
         with pytest.raises(ValueError, match="finite weights"):
             mg.tensor(weights, device=device).multinomial(2, True)
-    refuses(TypeError, "max", "", mg.ones((2, 3), device=device).max, 1, True)
+    with pytest.raises(TypeError, match="max"):
+        mg.ones((2, 3), device=device).max(1, True)
 
 
 def test_arguments_that_mean_something_else_are_refused(device):
@@ -478,7 +476,8 @@ def test_arguments_that_mean_something_else_are_refused(device):
         with pytest.raises(TypeError):
             call()
     for p in (float("nan"), 2.0, -1.0):
-        refuses(ValueError, "bernoulli_", "", x.bernoulli_, p)
+        with pytest.raises(ValueError, match="bernoulli_"):
+            x.bernoulli_(p)
     assert nn.functional.mse_loss(input=x, target=x + 2).item() == 4
     assert x.view(np.int64(6)).shape == x.expand(np.int64(2), 3).reshape(-1).shape == (6,)
     # weights whose sum is infinite, and as many draws as weights in little memory
