@@ -104,7 +104,7 @@ MG_INLINE void in_parts(int64_t rows, F&& run) {
     const int64_t parts = ceil_divide(rows, TILE_ROWS), least = parts < 2 ? rows : rows / parts;
     int64_t longer = rows - least * parts;  // this many parts have one more row
     const auto choose = [&]<int... R>(int64_t height, int64_t first, std::integer_sequence<int, R...>) MG_INLINED {
-        ((height == TILE_ROWS - R && (run.template operator()<TILE_ROWS - R>(first), true)) || ...);
+        static_cast<void>(((height == TILE_ROWS - R && (run.template operator()<TILE_ROWS - R>(first), true)) || ...));
     };
     for (int64_t first = 0, height; first < rows; first += height) {
         height = least + (longer-- > 0);
