@@ -1,4 +1,4 @@
-"""What ``import minigrad as mg`` offers under `mg`, apart from what is loaded on first use."""
+"""The names that ``import minigrad as mg`` offers under `mg`, apart from what is loaded on first use."""
 
 # Type checkers take ``import x as x`` for a public name.
 

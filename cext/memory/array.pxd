@@ -5,14 +5,14 @@ from minigrad.engine.memory.buffer cimport Buffer
 from minigrad.engine.memory.pool cimport Drop
 from minigrad.engine.memory.shapes cimport MAX_NDIM
 
-cdef Buffer* NOWHERE    # of a tensor whose __init__ has not run: no memory, no elements
+cdef Buffer* NOWHERE    # the buffer of a tensor whose __init__ has not run: no memory, no elements
 
 cdef class Array:
     cdef Buffer* buffer
     cdef char* data                 # the first element
     cdef int code                   # dtype
     cdef int ndim_
-    cdef int output                 # which output of its node
+    cdef int output                 # its number among the outputs of its node
     cdef int64_t epoch              # see `version`
     cdef int64_t moment             # when it was made, see `next_moment`
     cdef int64_t savers             # how many times nodes save this very tensor for backward

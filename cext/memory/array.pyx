@@ -30,7 +30,7 @@ cdef extern from "runtime/active_calls.hpp" namespace "mg":
 
 ctypedef object (*New)(PyTypeObject*, PyObject*, PyObject*)
 cdef tuple NO_ARGUMENTS = ()
-cdef char** FORMATS = ["?", "i", "q", "f", "d"]     # of the buffer protocol, by dtype
+cdef char** FORMATS = ["?", "i", "q", "f", "d"]     # names in the buffer protocol, by dtype
 
 
 # ── the layout of an array ──────────────────────────────────────────────────────────────────────
@@ -381,7 +381,7 @@ cdef int hold(Array x, Array source) except -1:
 
 
 cdef int point(Array x, Array source) except -1:
-    """`hold` for memory that x only has for a time: its version is that of this memory."""
+    """`hold` for memory that x only has for a time: it takes the version of this memory."""
     cdef Buffer* old = x.buffer
     cdef int i
     source.buffer.references += 1

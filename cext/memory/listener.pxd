@@ -3,7 +3,7 @@ from minigrad.engine.memory.array cimport Array
 cdef class Listener:
     cdef Listener outer             # the one that this thread had before
 
-cdef int listeners                  # the number of those of all threads
+cdef int listeners                  # the number of listeners of all threads
 cdef Listener current_listener()
 cdef Listener set_listener(Listener listener)
 cdef int note_read(Array x) except -1

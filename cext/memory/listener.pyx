@@ -19,7 +19,7 @@ cdef int listeners = 0      # checked first, because finding the listener of a t
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
 cdef class Listener:
-    """What is told of the operations, reads and writes of a thread, and of its backward passes.
+    """An object that is told of the operations, reads and writes of a thread, and of its backward passes.
 
     Methods do nothing but tell the listener that the thread had before, unless a subclass does more.
     """

@@ -1,4 +1,4 @@
-"""Captured steps: what a recorded run depends on, and how it is replayed with other arguments.
+"""Captured steps: what a captured run depends on, and how it is replayed with other arguments.
 
 A run is recorded with copies of the arguments; a replay first copies its own arguments to their addresses. Everything
 else that the step reads from outside stays where it is: parameters, running statistics, gradients. `Watch` notes these
@@ -34,7 +34,7 @@ cdef extern from "Python.h":
 
 
 cdef object signature(object tree, list tensors):
-    """What has to be equal for a recorded run to be replayed; appends the tensors in `tree` to `tensors`."""
+    """Return what has to be equal for a captured run to be replayed; append the tensors in `tree` to `tensors`."""
     cdef Array x
     cdef int i
     kind = type(tree)
@@ -107,7 +107,7 @@ cdef object MISSING = object()
 
 @cython.final
 cdef class Known:
-    """What was at a place of `surroundings` before the run."""
+    """The value at a place of `surroundings` before the run."""
     cdef Kind kind
     cdef object holder, name, value
     cdef readonly str label
@@ -118,7 +118,7 @@ cdef class Known:
         self.value = self.found()
 
     cdef object found(self):
-        """What is there now."""
+        """The value there now."""
         if self.kind == CELL:
             try:
                 return self.holder.cell_contents
@@ -264,8 +264,8 @@ cdef class Output:
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
 cdef class Step:
-    """A recorded run of a function."""
-    cdef readonly object kernels      # None if another recording was in progress
+    """A captured run of a function."""
+    cdef readonly object kernels      # None if another capture was in progress
     cdef readonly object failure        # why the run cannot be repeated, if no error was due
     cdef readonly bint has_history      # whether the result had a history, and no gradient of a leaf was computed
     cdef list arguments     # copies, which the kernels read
@@ -422,7 +422,7 @@ cdef class Step:
         return self.kernels.rows()
 
     def first(self) -> Any:
-        """The result of the recorded run."""
+        """The result of the captured run."""
         result = self.copied(self.result)
         self.kernels.leave()
         return result

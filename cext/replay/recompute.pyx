@@ -129,7 +129,7 @@ cdef class FirstRun(Listener):
                 raise self.foreign_write(x)
         self.writes = {key: entry for key, entry in self.writes.items() if entry[0]() is not None}
         cdef set found = set()
-        for reference, _ in self.writes.values():   # of memory that tensors share, each could not have its own again
+        for reference, _ in self.writes.values():   # tensors that share memory could not each have it again
             x = reference()
             if <size_t>(<Array>x).buffer in found:
                 raise GradientError(f"[recompute] expected a function that writes to memory of one tensor, got one "
@@ -366,7 +366,7 @@ cdef list results_since(object result, int64_t moment):
 
 
 cdef tuple history_since(list outs, int64_t sequence, int64_t moment):
-    """What the history of tensors leads to: weak references to leaves since then, and the outputs of older nodes.
+    """Find where the history of tensors leads: weak references to leaves since then, and the outputs of older nodes.
 
     No output of an older node need have been read: a gradient that the function takes reads what backward has saved.
     """

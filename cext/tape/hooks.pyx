@@ -12,7 +12,7 @@ cdef extern from "Python.h":
 
 
 class HookHandle:
-    """What `Tensor.register_hook` returns; ``remove()`` removes the hook."""
+    """The handle of a hook, which `Tensor.register_hook` returns; ``remove()`` removes the hook."""
 
     def __init__(self, hooks: list[Any], entry: tuple[int, Any]):
         self._hooks, self._entry = hooks, entry

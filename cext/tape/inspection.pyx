@@ -68,7 +68,7 @@ cpdef int64_t bytes_of(Array x: Array):
 @cython.no_gc       # a profile makes many, and none can be part of a cycle
 @cython.binding(False)
 cdef class Outline:
-    """What remains of an array when its memory may be freed: its shape and sizes."""
+    """The shape and the sizes of an array whose memory may be freed."""
     cdef readonly tuple shape       # -> tuple[int, ...]
     cdef readonly int64_t size      # the number of its elements
     cdef readonly int64_t nbytes    # the bytes of as many elements
@@ -148,7 +148,7 @@ def count_leaves(list roots: list[Tensor]) -> int:
 
 
 def contents(*roots: Tensor) -> dict[int, tuple[Tensor | None, list[Tensor]]]:
-    """What the history of tensors holds: sequence number -> (the leaf or None, the tensors saved for backward)."""
+    """List what the history of tensors holds: sequence number -> (the leaf or None, the tensors saved for backward)."""
     cdef Node node
     cdef dict found = {}
     for entry in history_of(list(roots)):
@@ -163,7 +163,7 @@ def operations(*roots: Tensor) -> dict[int, Op]:
 
 
 def options(*roots: Tensor) -> dict[int, tuple[Any, ...]]:
-    """What the operations keep for backward besides tensors: sequence number -> (axes, a recurrent cell, ...)."""
+    """List what the operations keep for backward besides tensors: sequence number -> (axes, a recurrent cell, ...)."""
     cdef Node node
     cdef dict found = {}
     for entry in history_of(list(roots)):

@@ -13,7 +13,7 @@ ctypedef Array (*Adder)(Array, Array)
 cdef struct Slot:
     PyObject* edge      # owned: the Node that made the input; NULL: no gradient wanted
     PyObject* value     # owned: the input itself, where backward needs it; else NULL
-    int output          # which output of that node it was
+    int output          # its number among the outputs of that node
 
 cdef extern from *:
     """
@@ -70,13 +70,13 @@ cdef class Node:
     cdef object extra               # whatever else backward needs
     cdef int64_t versions           # the sum of the versions of all saved tensors
     cdef bint freed
-    cdef int code, ndim, device     # of the output
+    cdef int code, ndim, device     # the layout of the output
     cdef int64_t[MAX_NDIM] extent
     cdef list layouts               # (shape, dtype) of each output, if there are several
     cdef uint64_t found_by          # the backward pass that collected the node last,
     cdef size_t place               # and its place there, see Pass.visit_of
     cdef int passes                 # the number of running passes that have collected it and not yet visited it
-    cdef PyObject* leaf             # of a leaf's node: the leaf, borrowed
+    cdef PyObject* leaf             # the leaf of a leaf's node, borrowed
     cdef list hooks
     cdef str where                  # the source line, if source lines are recorded
     cdef object scope               # the module call it was recorded in, see `enter`

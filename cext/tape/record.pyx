@@ -214,7 +214,7 @@ cdef Node gradient_node(Array x):
         node = new_node(leaf_op, x, 1)
         node.leaf = <PyObject*>x
         node.scope = None                   # it belongs to no module, whoever used it first
-        node.sequence = -node.sequence      # below that of every operation, including one that is being recorded
+        node.sequence = -node.sequence      # below every operation, including one that is being recorded
         x.node = node
     return <Node>x.node
 
