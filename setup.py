@@ -50,17 +50,13 @@ FUSED = {"gcc": "-ffp-contract=fast", "clang": "-ffp-contract=on"}
 OPTIMIZE = {"kernel": ["-O3", "-g0", "-falign-loops=32"], "cython": ["-O1", "-g0"], "small": ["-Os", "-g0"]}
 # Modules whose own speed does not count, as they are called seldom or start long kernels: a third smaller.
 SMALL = {
-    "devices.backend",
     "devices.cuda",
     "devices.gpu_memory",
     "devices.kernel_list",
     "memory.dlpack",
     "memory.interop",
     "memory.listener",
-    "memory.overlap",
-    "memory.pool",
     "memory.refusals",
-    "memory.shapes",
     "ops.attention",
     "ops.batch_norm",
     "ops.conv",
@@ -68,6 +64,7 @@ SMALL = {
     "ops.pooling",
     "ops.random",
     "ops.recurrent",
+    "ops.scan",
     "ops.transfer",
     "replay.captured_step",
     "replay.recompute",

@@ -1,471 +1,90 @@
 """The names that ``import minigrad as mg`` offers under `mg`, apart from what is loaded on first use."""
 
 # Type checkers take ``import x as x`` for a public name.
+# ruff: noqa: I001
 
 from math import e as e
 from math import inf as inf
 from math import nan as nan
 from math import pi as pi
 
-from minigrad import autograd as _autograd
-from minigrad import cuda as cuda
-from minigrad import nn as nn
-from minigrad import optim as optim
-from minigrad import random as random
+from minigrad import autograd as _autograd, cuda as cuda, nn as nn, optim as optim, random as random
 from minigrad.array.array_api import (
-    can_cast as can_cast,
+    can_cast as can_cast, finfo as finfo, iinfo as iinfo, isdtype as isdtype, result_type as result_type,
 )  # fmt: skip
-from minigrad.array.array_api import (
-    finfo as finfo,
-)
-from minigrad.array.array_api import (
-    iinfo as iinfo,
-)
-from minigrad.array.array_api import (
-    isdtype as isdtype,
-)
-from minigrad.array.array_api import (
-    result_type as result_type,
-)
 from minigrad.array.creation import *  # noqa: F403
 from minigrad.array.products import *  # noqa: F403
 from minigrad.array.reductions import *  # noqa: F403
 from minigrad.autograd import (
-    CaptureError as CaptureError,
+    CaptureError as CaptureError, Function as Function, GradientError as GradientError, capture as capture,
+    detect_anomaly as detect_anomaly, enable_grad as enable_grad, gradcheck as gradcheck, hessian as hessian,
+    hvp as hvp, is_grad_enabled as is_grad_enabled, jacobian as jacobian, jvp as jvp, no_grad as no_grad,
+    recompute as recompute, record_source as record_source, value_and_grad as value_and_grad, vjp as vjp,
 )  # fmt: skip
-from minigrad.autograd import (
-    Function as Function,
-)
-from minigrad.autograd import (
-    GradientError as GradientError,
-)
-from minigrad.autograd import (
-    capture as capture,
-)
-from minigrad.autograd import (
-    detect_anomaly as detect_anomaly,
-)
-from minigrad.autograd import (
-    enable_grad as enable_grad,
-)
-from minigrad.autograd import (
-    gradcheck as gradcheck,
-)
-from minigrad.autograd import (
-    hessian as hessian,
-)
-from minigrad.autograd import (
-    hvp as hvp,
-)
-from minigrad.autograd import (
-    is_grad_enabled as is_grad_enabled,
-)
-from minigrad.autograd import (
-    jacobian as jacobian,
-)
-from minigrad.autograd import (
-    jvp as jvp,
-)
-from minigrad.autograd import (
-    no_grad as no_grad,
-)
-from minigrad.autograd import (
-    recompute as recompute,
-)
-from minigrad.autograd import (
-    record_source as record_source,
-)
-from minigrad.autograd import (
-    value_and_grad as value_and_grad,
-)
-from minigrad.autograd import (
-    vjp as vjp,
-)
 from minigrad.autograd.gradients import grad as grad
-from minigrad.engine.devices.cpu import get_num_threads as get_num_threads
-from minigrad.engine.devices.cpu import set_num_threads as set_num_threads
+from minigrad.engine.devices.cpu import get_num_threads as get_num_threads, set_num_threads as set_num_threads
 from minigrad.engine.memory import dtype as _dtype
 from minigrad.engine.memory.dtype import (
-    DType as DType,
+    DType as DType, float32 as float32, float64 as float64, get_default_dtype as get_default_dtype,
+    get_float32_matmul_precision as get_float32_matmul_precision, int32 as int32, int64 as int64,
+    set_default_dtype as set_default_dtype, set_float32_matmul_precision as set_float32_matmul_precision,
 )  # fmt: skip
-from minigrad.engine.memory.dtype import (
-    float32 as float32,
-)
-from minigrad.engine.memory.dtype import (
-    float64 as float64,
-)
-from minigrad.engine.memory.dtype import (
-    get_default_dtype as get_default_dtype,
-)
-from minigrad.engine.memory.dtype import (
-    get_float32_matmul_precision as get_float32_matmul_precision,
-)
-from minigrad.engine.memory.dtype import (
-    int32 as int32,
-)
-from minigrad.engine.memory.dtype import (
-    int64 as int64,
-)
-from minigrad.engine.memory.dtype import (
-    set_default_dtype as set_default_dtype,
-)
-from minigrad.engine.memory.dtype import (
-    set_float32_matmul_precision as set_float32_matmul_precision,
-)
 from minigrad.engine.memory.pool import (
-    empty_cache as empty_cache,
-)
-from minigrad.engine.memory.pool import (
-    memory_allocated as memory_allocated,
-)
-from minigrad.engine.memory.pool import (
-    memory_cached as memory_cached,
-)
-from minigrad.engine.ops import functions as _functions
-from minigrad.engine.ops import rounding as _rounding
-from minigrad.engine.ops.activation import relu as relu
-from minigrad.engine.ops.activation import sigmoid as sigmoid
-from minigrad.engine.ops.arithmetic import (
-    add as add,
+    empty_cache as empty_cache, memory_allocated as memory_allocated, memory_cached as memory_cached,
 )  # fmt: skip
+from minigrad.engine.ops import functions as _functions, rounding as _rounding
+from minigrad.engine.ops.activation import relu as relu, sigmoid as sigmoid
 from minigrad.engine.ops.arithmetic import (
-    divide as divide,
-)
-from minigrad.engine.ops.arithmetic import (
-    floor_divide as floor_divide,
-)
-from minigrad.engine.ops.arithmetic import (
-    multiply as multiply,
-)
-from minigrad.engine.ops.arithmetic import (
-    negative as negative,
-)
-from minigrad.engine.ops.arithmetic import (
-    positive as positive,
-)
-from minigrad.engine.ops.arithmetic import (
-    reciprocal as reciprocal,
-)
-from minigrad.engine.ops.arithmetic import (
-    remainder as remainder,
-)
-from minigrad.engine.ops.arithmetic import (
-    subtract as subtract,
-)
-from minigrad.engine.ops.functions import (
-    erf as erf,
+    add as add, divide as divide, floor_divide as floor_divide, multiply as multiply, negative as negative,
+    positive as positive, reciprocal as reciprocal, remainder as remainder, subtract as subtract,
 )  # fmt: skip
 from minigrad.engine.ops.functions import (
-    exp as exp,
-)
-from minigrad.engine.ops.functions import (
-    exp2 as exp2,
-)
-from minigrad.engine.ops.functions import (
-    expm1 as expm1,
-)
-from minigrad.engine.ops.functions import (
-    hypot as hypot,
-)
-from minigrad.engine.ops.functions import (
-    log as log,
-)
-from minigrad.engine.ops.functions import (
-    log1p as log1p,
-)
-from minigrad.engine.ops.functions import (
-    log2 as log2,
-)
-from minigrad.engine.ops.functions import (
-    log10 as log10,
-)
-from minigrad.engine.ops.functions import (
-    logaddexp as logaddexp,
-)
-from minigrad.engine.ops.functions import (
-    power as power,
-)
-from minigrad.engine.ops.functions import (
-    rsqrt as rsqrt,
-)
-from minigrad.engine.ops.functions import (
-    sqrt as sqrt,
-)
-from minigrad.engine.ops.functions import (
-    square as square,
-)
-from minigrad.engine.ops.gather import (
-    argsort as argsort,
+    erf as erf, exp as exp, exp2 as exp2, expm1 as expm1, hypot as hypot, log as log, log10 as log10, log1p as log1p,
+    log2 as log2, logaddexp as logaddexp, power as power, rsqrt as rsqrt, sqrt as sqrt, square as square,
 )  # fmt: skip
 from minigrad.engine.ops.gather import (
-    nonzero as nonzero,
-)
-from minigrad.engine.ops.gather import (
-    scatter_add as scatter_add,
-)
-from minigrad.engine.ops.gather import (
-    sort as sort,
-)
-from minigrad.engine.ops.gather import (
-    take as take,
-)
-from minigrad.engine.ops.gather import (
-    take_along_axis as take_along_axis,
-)
-from minigrad.engine.ops.gather import (
-    unique_values as unique_values,
-)
-from minigrad.engine.ops.join import (
-    concat as concat,
+    argsort as argsort, nonzero as nonzero, scatter_add as scatter_add, sort as sort, take as take,
+    take_along_axis as take_along_axis, unique_values as unique_values,
 )  # fmt: skip
-from minigrad.engine.ops.join import (
-    pad as pad,
-)
-from minigrad.engine.ops.join import (
-    split as split,
-)
-from minigrad.engine.ops.join import (
-    stack as stack,
-)
-from minigrad.engine.ops.join import (
-    unstack as unstack,
-)
+from minigrad.engine.ops.join import concat as concat, pad as pad, split as split, stack as stack, unstack as unstack
 from minigrad.engine.ops.layout import (
-    astype as astype,
-)  # fmt: skip
-from minigrad.engine.ops.layout import (
-    broadcast_to as broadcast_to,
-)
-from minigrad.engine.ops.layout import (
-    expand_dims as expand_dims,
-)
-from minigrad.engine.ops.layout import (
-    matrix_transpose as matrix_transpose,
-)
-from minigrad.engine.ops.layout import (
-    moveaxis as moveaxis,
-)
-from minigrad.engine.ops.layout import (
-    permute_dims as permute_dims,
-)
-from minigrad.engine.ops.layout import (
-    ravel as ravel,
-)
-from minigrad.engine.ops.layout import (
-    reshape as reshape,
-)
-from minigrad.engine.ops.layout import (
-    squeeze as squeeze,
-)
-from minigrad.engine.ops.layout import (
-    sum as sum,
-)
-from minigrad.engine.ops.layout import (
-    swapaxes as swapaxes,
-)
-from minigrad.engine.ops.logic import (
-    bitwise_and as bitwise_and,
+    astype as astype, broadcast_to as broadcast_to, expand_dims as expand_dims, matrix_transpose as matrix_transpose,
+    moveaxis as moveaxis, permute_dims as permute_dims, ravel as ravel, reshape as reshape, squeeze as squeeze,
+    sum as sum, swapaxes as swapaxes,
 )  # fmt: skip
 from minigrad.engine.ops.logic import (
-    bitwise_invert as bitwise_invert,
-)
-from minigrad.engine.ops.logic import (
-    bitwise_left_shift as bitwise_left_shift,
-)
-from minigrad.engine.ops.logic import (
-    bitwise_or as bitwise_or,
-)
-from minigrad.engine.ops.logic import (
-    bitwise_right_shift as bitwise_right_shift,
-)
-from minigrad.engine.ops.logic import (
-    bitwise_xor as bitwise_xor,
-)
-from minigrad.engine.ops.logic import (
-    clip as clip,
-)
-from minigrad.engine.ops.logic import (
-    equal as equal,
-)
-from minigrad.engine.ops.logic import (
-    greater as greater,
-)
-from minigrad.engine.ops.logic import (
-    greater_equal as greater_equal,
-)
-from minigrad.engine.ops.logic import (
-    less as less,
-)
-from minigrad.engine.ops.logic import (
-    less_equal as less_equal,
-)
-from minigrad.engine.ops.logic import (
-    logical_and as logical_and,
-)
-from minigrad.engine.ops.logic import (
-    logical_not as logical_not,
-)
-from minigrad.engine.ops.logic import (
-    logical_or as logical_or,
-)
-from minigrad.engine.ops.logic import (
-    logical_xor as logical_xor,
-)
-from minigrad.engine.ops.logic import (
-    maximum as maximum,
-)
-from minigrad.engine.ops.logic import (
-    minimum as minimum,
-)
-from minigrad.engine.ops.logic import (
-    not_equal as not_equal,
-)
-from minigrad.engine.ops.logic import (
-    where as where,
-)
-from minigrad.engine.ops.matmul import linear as linear
-from minigrad.engine.ops.matmul import matmul as matmul
+    bitwise_and as bitwise_and, bitwise_invert as bitwise_invert, bitwise_left_shift as bitwise_left_shift,
+    bitwise_or as bitwise_or, bitwise_right_shift as bitwise_right_shift, bitwise_xor as bitwise_xor, clip as clip,
+    equal as equal, greater as greater, greater_equal as greater_equal, less as less, less_equal as less_equal,
+    logical_and as logical_and, logical_not as logical_not, logical_or as logical_or, logical_xor as logical_xor,
+    maximum as maximum, minimum as minimum, not_equal as not_equal, where as where,
+)  # fmt: skip
+from minigrad.engine.ops.matmul import linear as linear, matmul as matmul
 from minigrad.engine.ops.norm import (
-    group_norm as group_norm,
+    group_norm as group_norm, instance_norm as instance_norm, layer_norm as layer_norm, rms_norm as rms_norm,
 )  # fmt: skip
-from minigrad.engine.ops.norm import (
-    instance_norm as instance_norm,
-)
-from minigrad.engine.ops.norm import (
-    layer_norm as layer_norm,
-)
-from minigrad.engine.ops.norm import (
-    rms_norm as rms_norm,
-)
 from minigrad.engine.ops.random import manual_seed as manual_seed
 from minigrad.engine.ops.reduce import (
-    all as all,
-)  # fmt: skip
-from minigrad.engine.ops.reduce import (
-    any as any,
-)
-from minigrad.engine.ops.reduce import (
-    argmax as argmax,
-)
-from minigrad.engine.ops.reduce import (
-    argmin as argmin,
-)
-from minigrad.engine.ops.reduce import (
-    cumulative_sum as cumulative_sum,
-)
-from minigrad.engine.ops.reduce import (
-    logsumexp as logsumexp,
-)
-from minigrad.engine.ops.reduce import (
-    max as max,
-)
-from minigrad.engine.ops.reduce import (
-    mean as mean,
-)
-from minigrad.engine.ops.reduce import (
-    min as min,
-)
-from minigrad.engine.ops.reduce import (
-    prod as prod,
-)
-from minigrad.engine.ops.reduce import (
-    std as std,
-)
-from minigrad.engine.ops.reduce import (
-    var as var,
-)
-from minigrad.engine.ops.rounding import (
-    ceil as ceil,
+    all as all, any as any, argmax as argmax, argmin as argmin, cumulative_sum as cumulative_sum,
+    logsumexp as logsumexp, max as max, mean as mean, min as min, prod as prod, std as std, var as var,
 )  # fmt: skip
 from minigrad.engine.ops.rounding import (
-    copysign as copysign,
-)
-from minigrad.engine.ops.rounding import (
-    floor as floor,
-)
-from minigrad.engine.ops.rounding import (
-    isfinite as isfinite,
-)
-from minigrad.engine.ops.rounding import (
-    isinf as isinf,
-)
-from minigrad.engine.ops.rounding import (
-    isnan as isnan,
-)
-from minigrad.engine.ops.rounding import (
-    nextafter as nextafter,
-)
-from minigrad.engine.ops.rounding import (
-    round as round,
-)
-from minigrad.engine.ops.rounding import (
-    sign as sign,
-)
-from minigrad.engine.ops.rounding import (
-    signbit as signbit,
-)
-from minigrad.engine.ops.rounding import (
-    trunc as trunc,
-)
+    ceil as ceil, copysign as copysign, floor as floor, isfinite as isfinite, isinf as isinf, isnan as isnan,
+    nextafter as nextafter, round as round, sign as sign, signbit as signbit, trunc as trunc,
+)  # fmt: skip
 from minigrad.engine.ops.scan import linear_scan as linear_scan
 from minigrad.engine.ops.slices import flip as flip
-from minigrad.engine.ops.softmax import cross_entropy as cross_entropy
-from minigrad.engine.ops.softmax import log_softmax as log_softmax
-from minigrad.engine.ops.softmax import softmax as softmax
+from minigrad.engine.ops.softmax import cross_entropy as cross_entropy, log_softmax as log_softmax, softmax as softmax
 from minigrad.engine.ops.trigonometry import (
-    acos as acos,
+    acos as acos, acosh as acosh, asin as asin, asinh as asinh, atan as atan, atan2 as atan2, atanh as atanh,
+    cos as cos, cosh as cosh, sin as sin, sinh as sinh, tan as tan, tanh as tanh,
 )  # fmt: skip
-from minigrad.engine.ops.trigonometry import (
-    acosh as acosh,
-)
-from minigrad.engine.ops.trigonometry import (
-    asin as asin,
-)
-from minigrad.engine.ops.trigonometry import (
-    asinh as asinh,
-)
-from minigrad.engine.ops.trigonometry import (
-    atan as atan,
-)
-from minigrad.engine.ops.trigonometry import (
-    atan2 as atan2,
-)
-from minigrad.engine.ops.trigonometry import (
-    atanh as atanh,
-)
-from minigrad.engine.ops.trigonometry import (
-    cos as cos,
-)
-from minigrad.engine.ops.trigonometry import (
-    cosh as cosh,
-)
-from minigrad.engine.ops.trigonometry import (
-    sin as sin,
-)
-from minigrad.engine.ops.trigonometry import (
-    sinh as sinh,
-)
-from minigrad.engine.ops.trigonometry import (
-    tan as tan,
-)
-from minigrad.engine.ops.trigonometry import (
-    tanh as tanh,
-)
 from minigrad.engine.tensor.tensor import Tensor as Tensor
 from minigrad.nn.per_sample import per_sample_grad as per_sample_grad
-from minigrad.profiling import profile as profile  # type: ignore[no-redef]  # mypy sees a cycle of imports
+from minigrad.profiling import profile as profile
 from minigrad.saving import (
-    load as load,
+    load as load, load_checkpoint as load_checkpoint, save as save, save_checkpoint as save_checkpoint,
 )  # fmt: skip
-from minigrad.saving import (
-    load_checkpoint as load_checkpoint,
-)
-from minigrad.saving import (
-    save as save,
-)
-from minigrad.saving import (
-    save_checkpoint as save_checkpoint,
-)
 from minigrad.tools.config import show_config as show_config
 
 newaxis = None

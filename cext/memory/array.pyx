@@ -337,7 +337,7 @@ cdef Array empty(int code, int ndim, const int64_t* extent, int device):
             raise MemoryError(f"[allocate] a shape of {[extent[j] for j in range(ndim)]} has too many elements")
         count *= extent[i]
     x.ndim_, x.code, x.count, x.packed = ndim, code, count, True
-    x.buffer = new_buffer(count * width, device)
+    x.buffer = new_buffer(count * width, device, False)
     x.data = x.buffer.data
     return x
 

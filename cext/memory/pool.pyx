@@ -48,7 +48,7 @@ def add_device_pools(empty_pools: Callable[[], None]) -> None:
     device_pools.append(empty_pools)
 
 
-cdef Buffer* new_buffer(int64_t bytes, int device, bint once=False) except NULL:
+cdef Buffer* new_buffer(int64_t bytes, int device, bint once) except NULL:
     """Memory that is not initialized. With `once`, which is for the CPU, a recorded step does not reuse it."""
     cdef Buffer* buffer
     if device == 0:

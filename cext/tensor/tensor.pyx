@@ -23,13 +23,14 @@ from minigrad.engine.ops.layout cimport cast, copy_array, matrix_transpose, perm
 from minigrad.engine.ops.transfer cimport destination, move
 from minigrad.engine.tape.node cimport Node
 from minigrad.engine.tape.record cimport as_leaf, gradient_node, is_leaf, retire_leaf
-from minigrad.engine.tensor.operators cimport Operators
 from minigrad.engine.ops import (
     activation, arithmetic, functions, gather, join, layout, logic, reduce, rounding, slices, softmax as rows,
     trigonometry,
 )
 from minigrad.engine.tape import backward, hooks, record as tape
 from minigrad.engine.tape.node import GradientError
+
+include "operators.pxi"
 
 
 class Extension:

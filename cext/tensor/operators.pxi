@@ -1,4 +1,5 @@
-"""Python's syntax for tensors: operators, indexing, conversion to numbers and text."""
+# Python's syntax for tensors: operators, indexing, conversion to numbers and text. The class is part of the module of
+# Tensor, because a class of another module would free the memory of each tensor by one more call.
 cimport cython
 
 import numpy as np

@@ -1,5 +1,0 @@
-from minigrad.engine.memory.array cimport Array
-
-
-cdef class Operators(Array):
-    pass
