@@ -39,7 +39,10 @@ def table():
     """The members of the table of kernels: pointers, one for each dtype."""
     fields, declared = [], ['cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:\n    cppclass Table:\n']
     for path in sorted(SOURCE.glob("kernels/*.cpp")):
-        for name, types, parameters in KERNEL.findall(path.read_text("utf-8")):
+        text = path.read_text("utf-8")
+        for name, types, parameters in KERNEL.findall(text):
+            if not re.search(rf"\bk\.{name}\b|\bMG_FLOATS\({name}\)", text):
+                raise SystemExit(f"{path}: MG_KERNEL({name}) is not put into the table by fill_{path.stem}")
             arguments = re.sub(r"(\b[ST]|Word<T>)\*", "void*", " ".join(parameters.split()))
             fields.append(f"    void (*{name}{types}){arguments};\n")
             declared.append(f"        Kernel{'*' if types else ''} {name}\n")

@@ -15,6 +15,8 @@ SOURCE = Path(__file__).resolve().parents[2] / "cext"
 FOUND = [importlib.import_module(found.name) for found in pkgutil.walk_packages(mg.engine.__path__, "minigrad.engine.")]
 MODULES = {module.__name__: module for module in FOUND if not module.__file__.endswith(".py")}
 
+beside_sources = pytest.mark.skipif(not SOURCE.exists(), reason="no sources beside these tests")
+
 
 def loaded(module):
     """Return what the stub of a module defines, as Python objects."""
@@ -160,7 +162,7 @@ def many(a: list | None, *args: Any, on: bool = False, axis: Callable[[int], str
 """
 
 
-@pytest.mark.skipif(not (SOURCE / "stubs.py").exists(), reason="no source tree beside these tests")
+@beside_sources
 def test_rules(tmp_path, monkeypatch):
     CompileError = pytest.importorskip("Cython.Compiler.Errors").CompileError
     monkeypatch.syspath_prepend(SOURCE)
@@ -173,3 +175,19 @@ def test_rules(tmp_path, monkeypatch):
     (tmp_path / "shape.pyx").write_text("cpdef first(x):\n    if x:\n        return x[0]\n", encoding="utf-8")
     with pytest.raises(CompileError, match=r"shape.pyx:1:0: state the type of the result: # -> T"):
         Stub("minigrad.engine.shape", tmp_path / "shape.pyx")
+
+
+@beside_sources
+def test_a_kernel_that_is_declared_is_put_into_the_table(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(SOURCE)
+    import declare
+
+    monkeypatch.setattr(declare, "SOURCE", tmp_path)
+    source = tmp_path / "kernels" / "scan.cpp"
+    source.parent.mkdir()
+    kernel = "MG_KERNEL(scan[FLOATS])\ntemplate <class T>\nvoid scan(int64_t n, const T* x) {}\n"
+    source.write_text(kernel + "void fill_scan(Kernels& k) {\n    MG_FLOATS(scan);\n}\n", encoding="utf-8")
+    assert "    void (*scan[FLOATS])(int64_t n, const void* x);\n" in declare.table()["kernels/table.inc"]
+    source.write_text(kernel + "void fill_scan(Kernels& k) {}\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"scan.cpp: MG_KERNEL\(scan\) is not put into the table by fill_scan"):
+        declare.table()
