@@ -15,8 +15,8 @@ from minigrad.nn.norm.batch_norm import RecurrentBatchNorm1d
 from minigrad.nn.norm.row_norms import Affine, LayerNorm
 from minigrad.nn.parameter import Parameter
 
-# `Source` holds the arguments of the input's projection: eps, x, weight, bias, gamma, beta. `Loop` holds the arguments
-# of every step: weight, bias, and gamma and beta of both norms.
+# `Source` holds the arguments of the input's projection: eps, x, weight, bias, gamma, beta. `Loop` holds what every
+# step is given: weight, bias, and gamma and beta of both norms.
 Source = tuple[float, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
 Loop = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
 
