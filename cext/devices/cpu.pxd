@@ -22,7 +22,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         double* numbers
     struct Rule:
         const char* name
-        int count
+        int states, count
         Kernel* step
     struct Tensors:
         int64_t count

@@ -292,6 +292,11 @@ cdef const Rule* rule_of(bytes name) except NULL:
     raise ValueError(f"[optimize] expected an update rule of optimizer.cpp, got {name.decode()}")
 
 
+def states_of_rule(str name) -> int:
+    """How many lists of states an update rule always uses; it may be given up to three."""
+    return rule_of(name.encode()).states
+
+
 cdef class TensorList:
     """The addresses and sizes of lists of arrays, as the optimizer kernels take them."""
     cdef Tensors list

@@ -39,10 +39,10 @@ struct Update {
 
 struct Tensors;
 
-// The update rule of an optimizer, which takes `count` numbers
+// The update rule of an optimizer, which takes `count` numbers and, of up to three lists of states, the first `states`
 struct Rule {
     const char* name;
-    int count;
+    int states, count;
     void (*step[2])(const Tensors& list, const Update& step);  // for float32 and float64
 };
 

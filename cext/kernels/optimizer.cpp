@@ -253,10 +253,10 @@ double sum_of_squares(const Tensors& list) {
 }
 
 constexpr Rule RULES[] = {
-    {"sgd", 7, {sgd_any<float>, sgd_any<double>}},
-    {"adam", 10, {adam_any<float>, adam_any<double>}},
-    {"rmsprop", 8, {rmsprop_any<float>, rmsprop_any<double>}},
-    {"adagrad", 3, {adagrad<float>, adagrad<double>}},
+    {"sgd", 0, 7, {sgd_any<float>, sgd_any<double>}},
+    {"adam", 2, 10, {adam_any<float>, adam_any<double>}},
+    {"rmsprop", 1, 8, {rmsprop_any<float>, rmsprop_any<double>}},
+    {"adagrad", 1, 3, {adagrad<float>, adagrad<double>}},
     {},
 };
 

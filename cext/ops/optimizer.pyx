@@ -15,6 +15,7 @@ from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.memory.array cimport Array, same_shape, shape_of
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport is_float
+from minigrad.engine.devices.cpu import states_of_rule
 
 
 cdef int check(str op, list params, list lists) except -1:
@@ -70,14 +71,19 @@ cdef class Rule:
     """
     cdef readonly str name      # -> str
     cdef readonly int flops     # -> int
+    cdef int states             # lists of states that the kernel always uses
 
     def __init__(self, str name: str, int flops: int):
-        self.name, self.flops = name, flops
+        self.name, self.flops, self.states = name, flops, states_of_rule(name)
 
     def __call__(self, list params: list[Tensor], list grads: list[Tensor], list states: list[list[Tensor] | None],
                  *numbers: float) -> None:
         """Update parameters and states, at most three lists of tensors or None, by the kernel with its numbers."""
         cdef Call _call = begin(None)
+        if not self.states <= len(states) <= 3 or None in states[:self.states]:
+            given = ", ".join(["None" if xs is None else "a list" for xs in states])
+            raise ValueError(f"[{self.name}] expected at most 3 lists of states, the first {self.states} of which are "
+                             f"not None, got [{given}]")
         grads = contiguous(grads)
         check(self.name, params, [grads, *states])
         backend(<Array>params[0]).optimize(self, params, grads, states, numbers)

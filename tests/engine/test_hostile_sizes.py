@@ -41,6 +41,13 @@ ENGINE = {
     "record_function": lambda: python_function.record_function("f", [mg.ones(1, requires_grad=True)], [5], None, ()),
     "attach": lambda: python_function.attach(None, None, 0),
     "update rule": lambda: optimizer.Rule("sgd", 2)([None], [None], [None], 0.1),
+    "an unknown update rule": lambda: optimizer.Rule("none", 2),
+    **{
+        f"{name} with {len(states)} states": lambda name=name, states=states, count=count: optimizer.Rule(name, 2)(
+            [mg.ones(3)], [mg.ones(3)], [None if n is None else [mg.zeros(3)] for n in states], *[0.1] * count)
+        for name, states, count in (("adagrad", (), 3), ("adagrad", (None,), 3), ("adam", (1,), 10),
+                                    ("rmsprop", (None, 1), 8), ("sgd", (1, 1, 1, 1), 7))
+    },
     "grad_norm": lambda: optimizer.grad_norm(None),
     "recurrent": lambda: recurrent.recurrent(None, mg.ones((1, 1, 1)), mg.ones((1, 1)), None, mg.ones((1, 1))),
     "a cell": lambda: recurrent.Cell.__new__(recurrent.Cell),
