@@ -101,7 +101,7 @@ def zipped(name):
     ("x.h5", b"\x89HDF\r\n\x1a\n" + bytes(20), "an HDF5 file. With h5py"), ("x.gguf", b"GGUF\3\0\0\0", "a GGUF file. With gguf"),
     ("x.onnx", b"\x08\x0e\x12\x07pytorch:=\n\x10", "an ONNX model. With onnx"), ("x.ckpt", b"\n\x2f\n\x06weight\x12", "no safetensors file. If MindSpore"),
     ("x.pdparams", pickle.dumps(STATE), r"a pickle, .*\n    mg.save\(paddle.load"), ("x.keras", lambda: zipped("metadata.json"), "an archive, as Keras"),
-    ("x.zip", lambda: zipped("x.txt"), "a zip archive: unpack"), ("x.gz", gzip.compress(b"x"), "a compressed file: unpack"), ("x.bz2", bz2.compress(b"x"), "a compressed file: unpack"),
+    ("x.zip", lambda: zipped("x.txt"), "a zip archive: unpack"), ("x.gz", gzip.compress(b"x", mtime=0), "a compressed file: unpack"), ("x.bz2", bz2.compress(b"x"), "a compressed file: unpack"),
     ("x.csv", "a,б\n1,2\n".encode(), "a text file"), ("x.safetensors", b"<!DOCTYPE html><html>", "a web page"),
     ("x.safetensors", b"version https://git-lfs.github.com/spec/v1\noid", "a pointer of Git LFS"),
     ("x.bin", bytes(range(128, 200)), "not a complete safetensors file: it does not begin with the length of a header"),
