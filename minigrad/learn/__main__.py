@@ -54,7 +54,10 @@ def main(arguments: list[str] | None = None) -> int:
         first, *commands = str(error).removeprefix("[learn] ").splitlines()
         print("\n".join([fill(first), *commands]), file=sys.stderr)
         return 2
-    print(paint(str(said)))
+    try:
+        print(paint(str(said)), flush=True)
+    except BrokenPipeError:  # the reader, such as `head`, has left; what Python flushes at its end goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1 if isinstance(said, Report) and not said else 0
 
 

@@ -35,6 +35,10 @@ OFF_THE_TAPE = (
     "Nothing arrives at {}. Somewhere between {} and what you return, the computation leaves the tape: .numpy(), "
     ".item(), .detach(), mg.no_grad() and mg.tensor(...) of a tensor all do that."
 )
+PARTLY_OFF_THE_TAPE = (
+    "The value is right, but its derivative is not: some part of what leads from {} to it has left the tape, by "
+    ".detach(), .numpy(), .item(), mg.no_grad() or mg.tensor(...) of a tensor."
+)
 
 
 class Draw:
@@ -66,7 +70,7 @@ class Part:
     right: Callable[..., Any]
     cases: Callable[[Draw], Iterable[dict[str, Any]]]  # arguments by name, small cases first
     outputs: tuple[str, ...]  # what is returned, in the order in which mistakes are reported
-    wrong: dict[str, Callable[..., Any]]  # message -> an answer with this mistake
+    wrong: dict[str, list[Callable[..., Any]]]  # message -> answers with this mistake
     order: int = 0  # 0: takes and returns NumPy arrays; otherwise tensors, and the result is differentiated so often
     call: Callable[..., Any] | None = None  # calls an answer, if `answer(*arguments)` does not
     seconds: float = 10.0
@@ -81,14 +85,18 @@ class Part:
         return found
 
 
-def mistakes(solution: Callable[..., Any], edits: dict[str, dict[str, str]]) -> dict[str, Callable[..., Any]]:
+def mistakes(
+    solution: Callable[..., Any], edits: dict[str, dict[str, str] | list[dict[str, str]]]
+) -> dict[str, list[Callable[..., Any]]]:
     """Make the answers with foreseen mistakes out of the right one: message -> the solution after some edits.
 
-    Every occurrence of a text in the solution's file is replaced, and there has to be one.
+    A list has the edits of several answers with one mistake. Every occurrence of a text in the solution's file is
+    replaced, and there has to be one.
     """
-    path, found = inspect.getfile(solution), {}
+    path = inspect.getfile(solution)
     right = Path(path).read_text(encoding="utf-8")
-    for message, changes in edits.items():
+
+    def edit(changes: dict[str, str]) -> Callable[..., Any]:
         text = right
         for old, new in changes.items():
             if old not in text:
@@ -96,8 +104,12 @@ def mistakes(solution: Callable[..., Any], edits: dict[str, dict[str, str]]) -> 
             text = text.replace(old, new)
         names: dict[str, Any] = {"__name__": solution.__module__}
         exec(compile(text, f"<a mistake in {solution.__name__}>", "exec"), names)
-        found[message] = names[solution.__name__]
-    return found
+        return names[solution.__name__]
+
+    return {
+        message: [edit(changes) for changes in (several if isinstance(several, list) else [several])]
+        for message, several in edits.items()
+    }
 
 
 class Failure(Exception):
@@ -343,7 +355,7 @@ def recognize(part: Part, i: int, bad: int, cases: list[dict], found: list, expe
     count = len(part.properties(cases[0]))
     got = pick(found[bad], i)
     worded = isinstance(got, Exception) and not isinstance(got, (RecursionError, TimeoutError))
-    for message, mistake in part.wrong.items():
+    for message, mistake in ((message, answer) for message, answers in part.wrong.items() for answer in answers):
         there = pick(outcome(part, mistake, cases[bad]), i)
         if not same(there, got) or (worded and str(there) != str(got)):
             continue
@@ -359,9 +371,9 @@ def recognize(part: Part, i: int, bad: int, cases: list[dict], found: list, expe
 def suspect(part: Part, i: int, cases: list[dict], found: list, expected: list) -> str | None:
     """Look for faults of any wrong output: cut off the tape, not finite, a multiple, a transpose, another's place."""
     pairs = [(pick(a, i), pick(b, i)) for a, b in zip(found, expected, strict=True)]
-    if i >= len(part.outputs) and any(a is None for a, _ in pairs):
+    if i >= len(part.outputs):
         name = part.properties(cases[0])[i].rpartition(" ")[2]
-        return OFF_THE_TAPE.format(name, name)
+        return OFF_THE_TAPE.format(name, name) if any(a is None for a, _ in pairs) else PARTLY_OFF_THE_TAPE.format(name)
     pairs = [(np.asarray(a), np.asarray(b)) for a, b in pairs if not isinstance(a, Exception)]
     if any(a.dtype.kind != "f" or b.dtype.kind != "f" for a, b in pairs):
         return None

@@ -18,7 +18,8 @@ MISTAKES = [
     pytest.param(name, part.name, message, answer, id=f"{name}-{part.name}-{i}")
     for name in STAGES
     for part in Stage(name).parts
-    for i, (message, answer) in enumerate(part.wrong.items())
+    for i, (message, answers) in enumerate(part.wrong.items())
+    for answer in answers
 ]
 
 

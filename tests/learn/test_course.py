@@ -185,6 +185,15 @@ def test_errors_of_commands(tmp_path, monkeypatch, capsys):
     assert (tmp_path / PROGRESS).read_text(encoding="utf-8") == "{"
 
 
+def test_output_that_nobody_reads():
+    """As in `python -m minigrad.learn | head -0`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-m", "minigrad.learn"], stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_colors_are_for_terminals(monkeypatch):
     text = "03_linear.py\n  ok     linear_backward: the gradient of x\n  wrong  linear_backward\n   1  tape            passed  A tape"
     monkeypatch.delenv("NO_COLOR", raising=False)

@@ -69,6 +69,7 @@ PARTS = [
             "v is not corrected: divide it by 1 - beta2**t.": {"v / (1 - beta2**t)": "v"},
             "m is not corrected: divide it by 1 - beta1**t.": {"m / (1 - beta1**t)": "m"},
             "The correction is that of the first step in all steps: 1 - beta**t, with the power.": {"**t": ""},
+            "The correction has t + 1. The first step has t = 1, so that the power is t itself.": {"**t": "**(t + 1)"},
             "The correction has beta * t. It is 1 - beta**t, with the power.": {"**t": " * t"},
             "The correction of m has beta1 * t. It is 1 - beta1**t, with the power.": {"beta1**t": "beta1 * t"},
             "The root is taken before the correction of v: it is sqrt(v / (1 - beta2**t)).":

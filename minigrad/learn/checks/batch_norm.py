@@ -66,6 +66,8 @@ PARTS = [
             the rows: axis=0.""": {
                 "(x - mean) / np.sqrt(var": "(x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True)",
             },
+            """The mean and the variance are over axis -1, and broadcasting has lined them up with the channels. Batch
+            normalization takes them over the rows: axis=0.""": {"axis=0": "axis=-1"},
             **SQUARES,
             "eps is outside the root: sqrt(var + eps), not sqrt(var) + eps.": {"np.sqrt(var + eps)": "(np.sqrt(var) + eps)"},
             "y is normalized by the running estimates. That is evaluation; in training, the batch's own are used.":
@@ -93,6 +95,11 @@ PARTS = [
             "The division by sqrt(var + eps) is missing.": {") * weight / root": ") * weight"},
             "The means are over the columns, as in layer normalization. Here they are over the rows.":
                 {MEANS: MEANS.replace("axis=0", "1, keepdims=True")},
+            "x is normalized over its columns, as in layer normalization. The statistics of a channel are over axis 0.": {
+                "x.var(axis=0)": "x.var(-1, keepdims=True)", "x.mean(axis=0)": "x.mean(-1, keepdims=True)",
+            },
+            """The means are over axis -1, and broadcasting has lined them up with the channels. Here they are over the
+            rows: axis=0.""": {"axis=0": "axis=-1"},
             "Your gradient is what you get if the variance is divided by N - 1. Divide by N.": {VARIANCE: "x.var(axis=0, ddof=1)"},
             "There are sums where means have to be: divide both by N.": {MEANS: MEANS.replace("mean", "sum")},
             """It is 0, or nearly. That is the gradient for a cotangent of ones, where everything cancels. Use

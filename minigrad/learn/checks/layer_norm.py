@@ -106,6 +106,8 @@ PARTS = [
             everything cancels. Use g.""": {"dx = ": "dx = 0.0 * "},
             "It does not depend on g, and is right only if g is all ones.": {"u = g * weight": "u = weight + 0.0 * g"},
             "It is the sum of g * x. weight multiplies n, the normalized x.": {OF_WEIGHT: "(g * x).reshape(-1, width)"},
+            "It is the sum of g * (x - mean). weight multiplies n, which is divided by sqrt(var + eps) as well.":
+                {OF_WEIGHT: "(g * (n / scale)).reshape(-1, width)"},
             "It is the sum of n: the cotangent g is missing. You would not notice if g were all ones.":
                 {OF_WEIGHT: "n.reshape(-1, width)"},
             "It is g * n, without the sum over the rows. All rows share the weight.": {f"{OF_WEIGHT}.sum(axis=0)": "g * n"},

@@ -138,6 +138,15 @@ RECURSIVE = """
 
         visit(self)
 """
+ORDER = "sorted(reached, key=lambda value: value.number, reverse=True)"
+DEPTH_FIRST = """
+        reached, stack = [], [self]
+        while stack:
+            y = stack.pop()
+            if y not in reached:
+                reached.append(y)
+                stack.extend(y.inputs)
+"""
 GRADS = ("the gradient of a", "the gradient of b")
 PARTS = [
     Part(
@@ -159,6 +168,8 @@ PARTS = [
             itself.""": {SEED: ""},
             """The inputs get 1.0 whatever the partials are. Either the partial is missing (x.grad += y.grad * partial), or
             x.backward() is called, which begins with x.grad = 1.0 again, as if x were the result.""": {BODY: CALLS},
+            """The pass goes from the oldest value to the newest, from the leaves to the result. Turn the order round: a
+            value passes its gradient on to its inputs, which are older.""": {", reverse=True": ""},
         }),
         call=passes(1),
     ),
@@ -174,8 +185,13 @@ PARTS = [
             """A value passes its gradient on before all contributions have arrived. Visit the values in descending
             order of `number`: whatever was computed from a value is newer than it.""": {
                 "{self}, [self]": "[self], [self]", "stack.pop()": "stack.pop(0)", "reached.add": "reached.append",
-                "sorted(reached, key=lambda value: value.number, reverse=True)": "reached",
+                ORDER: "reached",
             },
+            """The order is the one of a depth-first walk, in which a value comes before others that were computed from it.
+            Its gradient is not complete then. Visit the values in descending order of `number`.""": [
+                {BODY.partition(SEED)[0]: DEPTH_FIRST[1:], ORDER: "reached"},
+                {BODY.partition(SEED)[0]: DEPTH_FIRST[1:].replace("y.inputs", "reversed(y.inputs)"), ORDER: "reached"},
+            ],
         }),
         call=passes(1),
     ),
