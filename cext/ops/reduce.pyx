@@ -2,7 +2,7 @@
 from libc.math cimport NAN
 from libc.stdint cimport int64_t
 
-from minigrad.engine.devices.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, backend
+from minigrad.engine.devices.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, SUM, backend
 from minigrad.engine.memory.array cimport Array, empty_as, shape_of
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport BOOL, INT64
@@ -43,6 +43,23 @@ cdef int64_t length(Array x, list axes):
 
 # ── mean: y = sum x / n, dx = g / n ───────────────────────────────────────────────────────────────
 
+cdef Op mean_op = operation("mean", mean_backward, "y = Σ x / n over axes", "dx = g / n, repeated over these axes")
+
+
+cdef int mean_backward(Node node, Array g) except -1:
+    shape, kept, inverse = node.extra
+    return node.send(0, spread(multiply(g, inverse), kept, shape))
+
+
+cdef Array mean_axes(Array x, list axes, bint keepdims, object inverse):
+    """The sum times `inverse`: 1 / n, or a scalar Array without gradient."""
+    cdef Call _call = begin(mean_op)
+    cdef Array out = multiply(reduce_axes(SUM, x, axes, keepdims, x.code), inverse)
+    if recording() and x.needs_grad:
+        track(mean_op, out, x, None, None, (shape_of(x), kept_shape(x, axes), inverse))
+    return out
+
+
 def mean(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims=False) -> Tensor:
     """The arithmetic mean over `axis` (an int, a tuple, or None for all), of floats.
 
@@ -51,12 +68,11 @@ def mean(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdim
     >>> mg.mean(mg.tensor([[1.0, 2.0], [3.0, 6.0]]), axis=1)
     tensor([1.5, 4.5])
     """
-    cdef Call _call = begin("mean")
     axis = plain_axis("mean", axis)
     cdef Array a = float_operand("mean", x)
     axes = many_axes("mean", axis, a.ndim_)
     cdef int64_t n = length(a, axes)
-    return multiply(sum_axes(a, axes, keepdims), 1.0 / n if n else NAN)
+    return mean_axes(a, axes, keepdims, 1.0 / n if n else NAN)
 
 
 cdef double inverse(double divisor) noexcept:

@@ -16,6 +16,7 @@ from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, expand_dims, permute, permute_raw, reshape_to, squeeze, sum_axes,
 )
 from minigrad.engine.ops.logic cimport equal, logical_and, not_equal, where
+from minigrad.engine.ops.reduce cimport mean_axes
 from minigrad.engine.ops.slices cimport take_window
 from minigrad.engine.tape.backward cimport composed_backward
 from minigrad.engine.tape.node cimport Node, Op, operation, recording
@@ -258,8 +259,7 @@ cdef Array reduce_losses(Array loss, str reduction, object inverse, tuple shape)
     """The losses of the rows, reduced; `inverse` is the factor that turns their sum into a mean."""
     if reduction == "none":
         return loss if len(shape) == 1 else reshape_to(loss, shape)
-    cdef Array total = sum_axes(loss, [0], False)
-    return total if reduction == "sum" else multiply(total, inverse)
+    return sum_axes(loss, [0], False) if reduction == "sum" else mean_axes(loss, [0], False, inverse)
 
 
 cdef int check_options(str op, Array z, Array target, object reduction) except -1:

@@ -35,7 +35,7 @@ class TapeTable(Sequence):
     def __repr__(self) -> str:
         from minigrad.tools.tables import as_text
 
-        return as_text(*_cells(self._rows, {"name": _name, "source": lambda row: row["where"] or ""}))
+        return as_text(*_cells(self._rows, {"name": _name, "source": _place}))
 
     def _repr_html_(self) -> str:
         from minigrad.tools.tables import as_html
@@ -89,12 +89,17 @@ def _module(row: dict[str, Any]) -> str:
     return f"{path} ({row['scope'][-1][1]})" if path else row["scope"][-1][1]
 
 
+def _place(row: dict[str, Any]) -> str:
+    """The file and line at which an operation was recorded."""
+    return public_place(row["where"]) if row["where"] else ""
+
+
 def _source(row: dict[str, Any]) -> str:
     """The file and line at which an operation was recorded, and the text of that line."""
     if row["where"] is None:
         return ""
     path, _, line = row["where"].rpartition(":")
-    return f"{public_place(row['where'])}  {linecache.getline(path, int(line)).strip()}"
+    return f"{_place(row)}  {linecache.getline(path, int(line)).strip()}"
 
 
 class TapeMethods:

@@ -46,6 +46,11 @@ class Dataset:
         return collate(samples(self, indices))
 
 
+def describe(dataset: Any) -> str:
+    """Return the text of a dataset within that of what holds it; a list of samples may be long."""
+    return repr(dataset) if isinstance(dataset, (ArrayDataset, Subset)) else type(dataset).__name__
+
+
 def samples(dataset: Any, indices: Any) -> list[Any]:
     """Return the samples of these indices, at once if the dataset has PyTorch's ``__getitems__``."""
     numbers = indices.tolist() if isinstance(indices, np.ndarray) else list(indices)
@@ -100,6 +105,9 @@ class ArrayDataset(Dataset):
     def __len__(self) -> int:
         return self.arrays[0].shape[0]
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{array.dtype} {array.shape}' for array in self.arrays)})"
+
     def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
         """Return one sample by its index, or several by a slice or an array of integers or bools."""
         return tuple(array[index] for array in self.arrays)
@@ -153,6 +161,9 @@ class Subset(Dataset):
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    def __repr__(self) -> str:
+        return f"Subset({len(self)} of {describe(self.dataset)})"
 
     def __getitem__(self, index: Any) -> Any:
         return self.dataset[self.indices[integer("Subset", "index", index)]]

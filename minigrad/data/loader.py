@@ -10,7 +10,7 @@ from typing import Any, Never
 
 import numpy as np
 
-from minigrad.data.dataset import batch, samples
+from minigrad.data.dataset import batch, describe, samples
 from minigrad.data.order import draw_order
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.random import randint
@@ -142,6 +142,10 @@ class DataLoader:
         self.seed: int = integer("DataLoader", "seed", seed)
         self.epoch = self.position = 0
         self._next = 0, 0  # the epoch and the position at which the next loop begins
+
+    def __repr__(self) -> str:
+        order = f", shuffle=True, seed={self.seed}" if self.shuffle else ""
+        return f"DataLoader({describe(self.dataset)}, batch_size={self.batch_size}{order})"
 
     def _check_shard(self, shard: Any, seed: int | None) -> tuple[int, int]:
         """Return the rank and the number of processes, for which every batch has to suffice."""

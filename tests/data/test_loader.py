@@ -58,6 +58,16 @@ def test_array_dataset():
         dataset[4]
 
 
+def test_texts_of_datasets_and_loaders():
+    images = data.TensorDataset(mg.ones((60, 8, 8)), mg.arange(60))
+    text = "TensorDataset(float32 (60, 8, 8), int64 (60,))"
+    assert repr(images) == text
+    part = data.Subset(images, [3, 1])
+    assert repr(data.DataLoader(part, 2)) == f"DataLoader(Subset(2 of {text}), batch_size=2)"
+    numbers = data.DataLoader([1] * 10**6, shuffle=True, seed=3)
+    assert repr(numbers) == "DataLoader(list, batch_size=1, shuffle=True, seed=3)"
+
+
 def test_batches_of_parameters_are_off_the_tape():
     dataset = data.ArrayDataset(mg.ones(3, requires_grad=True))
     assert not dataset.batch([0])[0].requires_grad

@@ -1,6 +1,7 @@
 """Recording, the order of the backward pass, what it frees, and errors."""
 
 import inspect
+import os
 import sys
 import weakref
 
@@ -332,6 +333,8 @@ def test_tape_rows():
     lines = repr(rows).splitlines()
     assert lines[0].split() == ["#", "op", "inputs", "shape", "dtype", "saved", "bytes", "source"]
     assert lines[2].split()[:4] == ["1", "multiply", "0,", "-"]
+    assert rows[1]["where"].endswith(f"test_tape.py:{lines[2].rpartition(':')[2]}")
+    assert os.path.dirname(__file__) not in repr(rows)  # the table names a file without its folders
 
 
 def test_tape_without_sources_and_without_history():

@@ -302,7 +302,7 @@ def test_a_long_box_keeps_its_ends():
 def test_shows_and_saves_itself(tmp_path):
     y, names = mlp()
     graph = viz.graph(y, names)
-    assert repr(graph) == "<Graph of 7 operations and 6 leaves>"
+    assert repr(graph) == "<Graph of 6 operations and 6 leaves>"
     assert graph._repr_svg_() == graph.svg
     assert graph.svg in graph._repr_html_()
     graph.save(tmp_path / "mlp.svg")
