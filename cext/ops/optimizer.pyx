@@ -1,6 +1,6 @@
 """The update rules of the optimizers: one kernel for a whole list of parameters. Nothing here is recorded.
 
-The formulas are next to the kernels, in cext/kernels/optimizer.cpp.
+The formulas are in minigrad/cuda/update_rules.cuh, for the CPU too.
 """
 cimport cython
 from cpython.dict cimport PyDict_GetItem
@@ -65,7 +65,7 @@ cdef class Rule:
     Parameters
     ----------
     name : str
-        The kernel's, in optimizer.cpp and optimizer.cu.
+        The function's in update_rules.cuh.
     flops : int
         Operations for each element of a parameter, as a profile counts them.
     """

@@ -1,8 +1,7 @@
 // Optimizer steps: one pass over all parameters of a list, and the sum of the squares of their gradients.
 //
 // The tensors are passed by value, as many as fit in the parameters of a kernel. Their elements are split into chunks by
-// the sizes alone, and a block takes one chunk at a time. Constants are combined in double on the host.
-// cext/kernels/optimizer.cpp has the same formulas, and stores the same numbers where a square overflows.
+// the sizes alone, and a block takes one chunk at a time.
 
 #if FLOATING
 
@@ -46,100 +45,50 @@ __device__ inline void store(const Tensors& list, int array, const Place& at, co
     }
 }
 
+#define RULE __device__ inline
+
+RULE T square_root(T v) { return sqrt(v); }
+
+template <class R>
+RULE bool any_negative(R v, R w) {
+    return v < 0 || w < 0;
+}
+
+#include "update_rules.cuh"
+
 enum { P, G, S1, S2, S3, ARRAYS };  // parameters, gradients, states
 
-// f(p, g, s1, s2, s3) on every element; absent states are read as 0 and not written
-template <class F>
-__device__ void update(const Tensors& list, F f) {
+// rule(p, g, s1, s2, s3, whether there is an s3, numbers) on every element
+template <class Rule>
+__device__ void update(const Tensors& list, Rule rule) {
     each_place(list, [&](const Place& at) {
         Pack<4> value[ARRAYS] = {};
         if (at.count <= 0) return;
         for (int a = 0; a < ARRAYS; a++) {
             if (list.array[a][at.tensor]) load(list, a, at, value[a]);
         }
-        for (int k = 0; k < 4; k++) f(value[P].v[k], value[G].v[k], value[S1].v[k], value[S2].v[k], value[S3].v[k]);
+        const bool has_s3 = list.array[S3][at.tensor];
+        for (int k = 0; k < 4; k++) {
+            rule(value[P].v[k], value[G].v[k], value[S1].v[k], value[S2].v[k], value[S3].v[k], has_s3);
+        }
         for (int a = 0; a < ARRAYS; a++) {
             if (a != G && list.array[a][at.tensor]) store(list, a, at, value[a]);
         }
     });
 }
 
-// g + weight_decay p; without decay, an infinite parameter does not turn it into NaN
-__device__ T decayed(T g, T p, T decay) { return decay == 0 ? g : g + decay * p; }
+// The numbers of every rule; those that it does not have are 0.
+#define NUMBERS_PARAMETERS T n0, T n1, T n2, T n3, T n4, T n5, T n6, T n7, T n8, T n9, T n10, T n11
+#define STEP(rule)                                                    \
+    const T n[] = {n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, n10, n11}; \
+    update(list, [&](T& p, T g, T& s1, T& s2, T& s3, bool has_s3) { rule(p, g, s1, s2, s3, has_s3, n); });
 
-// The root of a stored square
-__device__ T root_of(T v) { return v < 0 ? -v : sqrt(v); }
-
-// v = keep v + fresh d^2. Where the square overflows, roots are added, and -r means r^2. A d that is not finite has the
-// same result as without this.
-__device__ void advance(T& v, T d, T keep, T fresh) {
-    const T before = v;
-    v = keep * before + fresh * (d * d);
-    if (before < 0 || v == infinity<T>()) {
-        const T x = sqrt(keep) * root_of(before), y = sqrt(fresh) * fabs(d);
-        const T most = x > y ? x : y, ratio = (x > y ? y : x) / most, sum = most * sqrt(1 + ratio * ratio);
-        if (sum < infinity<T>()) v = sum * sum < infinity<T>() ? sum * sum : -sum;
-    }
-}
-
-// g += weight_decay p
-// Without momentum, p -= lr g. Otherwise buffer = momentum buffer + (1 - dampening) g, or g in the first step, and
-// p -= lr buffer or, with Nesterov momentum, p -= lr (g + momentum buffer).
-extern "C" __global__ void sgd(Tensors list, T lr, T decay, T momentum, T fresh, Bool nesterov, Bool plain,
-                               Bool first) {
-    update(list, [&](T& p, T g, T& buffer, T&, T&) {
-        const T d = decayed(g, p, decay);
-        if (plain) {
-            p -= lr * d;
-        } else {
-            buffer = first ? d : momentum * buffer + fresh * d;
-            p -= lr * (nesterov ? d + momentum * buffer : buffer);
-        }
-    });
-}
-
-// g += weight_decay p; decoupled (AdamW): p = shrink p instead
-// m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2,  amsgrad: v' = v_max = max(v_max, v), otherwise v' = v
-// p -= rate m / (root sqrt(v') + eps)
-extern "C" __global__ void adam(Tensors list, T rate, T root, T eps, T beta1, T beta2, T fresh1, T fresh2, T decay,
-                                T shrink, Bool amsgrad) {
-    update(list, [&](T& p, T g, T& m, T& v, T& top) {
-        const T d = decayed(g, p, decay);
-        m = beta1 * m + fresh1 * d;
-        advance(v, d, beta2, fresh2);
-        if (amsgrad) top = (v > top) != (v < 0 || top < 0) || v != v || v == infinity<T>() ? v : top;  // as squares
-        p = shrink * p - rate * m / (root_of(amsgrad ? top : v) * root + eps);
-    });
-}
-
-// g += weight_decay p,  v = alpha v + (1 - alpha) g^2
-// centered: a = alpha a + (1 - alpha) g,  r = sqrt(v - a^2) + eps, otherwise r = sqrt(v) + eps
-// p -= lr buffer with momentum, buffer = momentum buffer + g/r, otherwise p -= lr g/r
-extern "C" __global__ void rmsprop(Tensors list, T lr, T decay, T eps, T alpha, T fresh, T momentum, Bool heavy,
-                                   Bool centered) {
-    update(list, [&](T& p, T g, T& v, T& buffer, T& mean) {
-        const T d = decayed(g, p, decay);
-        advance(v, d, alpha, fresh);
-        T deviation = root_of(v);
-        if (centered) {
-            mean = alpha * mean + fresh * d;
-            const T variance = v < 0 ? 1 - mean / v * (mean / v) : v - mean * mean;
-            deviation = sqrt(variance < 0 ? T(0) : variance) * (v < 0 ? -v : T(1));  // below 0 by rounding
-        }
-        T change = d / (deviation + eps);
-        if (heavy) change = buffer = momentum * buffer + change;
-        p -= lr * change;
-    });
-}
-
-// g += weight_decay p,  s += g^2,  p -= lr g / (sqrt(s) + eps)
-extern "C" __global__ void adagrad(Tensors list, T lr, T decay, T eps) {
-    update(list, [&](T& p, T g, T& s, T&, T&) {
-        const T d = decayed(g, p, decay);
-        advance(s, d, 1, 1);
-        p -= lr * d / (root_of(s) + eps);
-    });
-}
+extern "C" __global__ void sgd(Tensors list, NUMBERS_PARAMETERS) { STEP(rules::sgd) }
+extern "C" __global__ void adam(Tensors list, NUMBERS_PARAMETERS) { STEP(rules::adam) }
+extern "C" __global__ void rmsprop(Tensors list, NUMBERS_PARAMETERS) { STEP(rules::rmsprop) }
+extern "C" __global__ void adagrad(Tensors list, NUMBERS_PARAMETERS) { STEP(rules::adagrad) }
+extern "C" __global__ void adadelta(Tensors list, NUMBERS_PARAMETERS) { STEP(rules::adadelta) }
+extern "C" __global__ void lion(Tensors list, NUMBERS_PARAMETERS) { STEP(rules::lion) }
 
 // total[blocks] = sums of squares of all gradients; squares are in double, so that a gradient of 1e20 does not overflow
 extern "C" __global__ void square_sums(Tensors list, double* total) {

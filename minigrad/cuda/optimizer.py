@@ -10,6 +10,7 @@ from minigrad.engine.tensor.tensor import Tensor
 
 Tensors = list[Tensor]
 LISTS = 5  # a kernel's: parameters, gradients and three states
+NUMBERS = 12  # that a kernel takes; NUMBERS_PARAMETERS in optimizer.cu
 CHUNK = 1024  # elements that a block takes at a time; CHUNK in optimizer.cu
 SUMS = 512  # blocks that sum squares
 
@@ -23,7 +24,8 @@ class Optimizer(Backend):
         self, rule: Rule, p: Tensors, g: Tensors, states: list[Tensors | None], numbers: tuple[float, ...]
     ) -> None:
         for tensors, chunks in batches(p, g, *states):
-            launch("optimizer.cu", rule.name, p[0].dtype.name, self.device, chunks * BLOCK, tensors, *numbers)
+            launch("optimizer.cu", rule.name, p[0].dtype.name, self.device, chunks * BLOCK, tensors, *numbers,
+                   *(0,) * (NUMBERS - len(numbers)))  # fmt: skip
 
     def sum_of_squares(self, g: Tensors) -> float:
         """Return a Python number, which waits for the GPU."""

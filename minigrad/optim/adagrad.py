@@ -10,7 +10,8 @@ RULE = Rule("adagrad", flops=6)
 class Adagrad(Optimizer):
     """Adagrad (Duchi, Hazan, Singer 2011, https://jmlr.org/papers/v12/duchi11a.html).
 
-    g ← g + λ p;  s ← s + g²;  p ← p − η / (1 + (t − 1) κ) · g / (√s + ε) at step t.
+    g ← g + λ p;  s ← s + g²;  p ← p − η / (1 + (t − 1) κ) · g / (√s + ε) at step t. With `eps_in_sqrt`, √(s + ε)
+    replaces √s + ε, as in Keras and optax, where ε is 1e-7 and s is 0.1 before the first step.
 
     Parameters
     ----------
@@ -30,6 +31,8 @@ class Adagrad(Optimizer):
         Whether to maximize: −g replaces g.
     foreach, fused : bool, optional
         PyTorch's, without effect: one kernel updates all parameters.
+    eps_in_sqrt : bool
+        Where ε stands.
 
     Raises
     ------
@@ -55,14 +58,16 @@ class Adagrad(Optimizer):
     def __init__(
         self, params: Params, lr: float = 1e-2, lr_decay: float = 0.0,
         weight_decay: float = 0.0, initial_accumulator_value: float = 0.0, eps: float = 1e-10,
-        *, maximize: bool = False, foreach: bool | None = None, fused: bool | None = None,
+        *, maximize: bool = False, foreach: bool | None = None, fused: bool | None = None, eps_in_sqrt: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay,
             "initial_accumulator_value": initial_accumulator_value, "eps": eps, "maximize": maximize,
+            "eps_in_sqrt": eps_in_sqrt,
         })  # fmt: skip
 
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
         sums = batch.buffers("sum", group["initial_accumulator_value"])
         lr = group["lr"] / (1 + (batch.count() - 1) * group["lr_decay"])
-        RULE(batch.parameters, grads, [sums], lr, group["weight_decay"], group["eps"])
+        eps = (group["eps"], 0.0) if group["eps_in_sqrt"] else (0.0, group["eps"])
+        RULE(batch.parameters, grads, [sums], group["weight_decay"], *eps, lr)

@@ -2,7 +2,6 @@
 
 import math
 
-from minigrad.engine.ops.arguments import number
 from minigrad.engine.ops.optimizer import Rule
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.optim.optimizer import Batch, Group, Optimizer, Params
@@ -33,10 +32,13 @@ class Adam(Optimizer):
         https://openreview.net/forum?id=ryQu7f-RZ).
     maximize : bool
         Whether to maximize: −g replaces g.
-    foreach, fused : bool, optional
+    foreach, fused, capturable : bool, optional
         PyTorch's, without effect: one kernel updates all parameters.
     decoupled_weight_decay : bool
         Whether p ← p − η λ p replaces g ← g + λ p, as in `AdamW`.
+    eps_before_correction : bool
+        Whether p ← p − η √(1 − β₂ᵗ) m̂ / (√v + ε), as in Keras, TensorFlow and MindSpore: ε is then large in the first
+        steps, in which a gradient of 1e-6 moves p by 0.24 η instead of 0.91 η with Keras's ε of 1e-7.
 
     Raises
     ------
@@ -56,52 +58,50 @@ class Adam(Optimizer):
     0.5
     """
 
-    needed = ("step", "exp_avg", "exp_avg_sq")
-    optional = ("max_exp_avg_sq",)
-    nonnegative = ("lr", "eps", "weight_decay")
+    needed: tuple[str, ...] = ("step", "exp_avg", "exp_avg_sq")
+    optional: tuple[str, ...] = ("max_exp_avg_sq",)
+    nonnegative: tuple[str, ...] = ("lr", "eps", "weight_decay")
 
     def __init__(
         self, params: Params, lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0, amsgrad: bool = False,
         *, maximize: bool = False, foreach: bool | None = None, fused: bool | None = None,
-        decoupled_weight_decay: bool = False,
+        capturable: bool = False, decoupled_weight_decay: bool = False, eps_before_correction: bool = False,
     ) -> None:  # fmt: skip
-        self.decoupled = bool(decoupled_weight_decay)
         super().__init__(params, {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
-            "maximize": maximize,
+            "maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay,
+            "eps_before_correction": eps_before_correction,
         })  # fmt: skip
 
     def check(self, group: Group) -> None:
         super().check(group)
-        betas = group["betas"]
-        if not isinstance(betas, tuple | list):
-            raise TypeError(f"[{self.name}] expected two betas, got {betas!r}")
-        if len(betas) != 2:
-            raise ValueError(f"[{self.name}] expected two betas, got {betas}")
-        group["betas"] = betas = tuple(number(self.name, "betas", beta, 0) for beta in betas)
-        decoupled = group.get("decoupled_weight_decay", self.decoupled)  # from the state of a PyTorch optimizer
-        if decoupled != self.decoupled:
-            raise ValueError(f"[{self.name}] expected decoupled_weight_decay={self.decoupled}, got {decoupled}")
-        if not max(betas) < 1:
-            raise ValueError(f"[{self.name}] expected two betas in [0, 1), got {betas}")
+        own, decoupled = self.defaults["decoupled_weight_decay"], group["decoupled_weight_decay"]
+        if decoupled != own:
+            raise ValueError(f"[{self.name}] expected decoupled_weight_decay={own}, got {decoupled}")
 
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
-        (beta1, beta2), lr, decay = group["betas"], group["lr"], group["weight_decay"]
-        largest = batch.buffers("max_exp_avg_sq") if group["amsgrad"] else None
+        beta1, beta2 = group["betas"]
+        largest = batch.buffers("max_exp_avg_sq") if group.get("amsgrad") else None
         states, t = [batch.buffers("exp_avg"), batch.buffers("exp_avg_sq"), largest], batch.count()
-        added, factor = (0.0, 1 - lr * decay) if self.decoupled else (decay, 1.0)
         RULE(
-            batch.parameters, grads, states, lr / (1 - beta1**t), 1 / math.sqrt(1 - beta2**t), group["eps"], beta1,
-            beta2, 1 - beta1, 1 - beta2, added, factor, largest is not None,
+            batch.parameters, grads, states, *self.decay(group), beta1, 1 - beta1, beta2, 1 - beta2,
+            *self.factors(group, batch, t),
         )  # fmt: skip
+
+    def factors(self, group: Group, batch: Batch, t: int) -> tuple[float, float, float, float]:
+        """Return the factors a, b, c and ε of p ← p − (a m + b g) / (c √v + ε) at step t."""
+        beta1, beta2 = group["betas"]
+        rate, root = group["lr"] / (1 - beta1**t), math.sqrt(1 - beta2**t)
+        early = group["eps_before_correction"]
+        return rate * root if early else rate, 0.0, 1.0 if early else 1 / root, group["eps"]
 
 
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2017, https://arxiv.org/abs/1711.05101).
 
-    p ← p − η λ p before the step of `Adam`, with no decay in the gradient. Parameters (but the last) and errors are as
-    for `Adam`.
+    p ← p − η λ p before the step of `Adam`, with no decay in the gradient. Parameters (but `decoupled_weight_decay`)
+    and errors are as for `Adam`.
 
     Examples
     --------
@@ -118,5 +118,9 @@ class AdamW(Adam):
         self, params: Params, lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 1e-2, amsgrad: bool = False,
         *, maximize: bool = False, foreach: bool | None = None, fused: bool | None = None,
+        capturable: bool = False, eps_before_correction: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, decoupled_weight_decay=True)
+        super().__init__(
+            params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, decoupled_weight_decay=True,
+            eps_before_correction=eps_before_correction,
+        )  # fmt: skip

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from minigrad.array.creation import asarray, full_like
+from minigrad.array.creation import asarray, full
 from minigrad.autograd import enable_grad
 from minigrad.engine.devices.kernel_list import repeated
 from minigrad.engine.memory.refusals import kind_of
@@ -53,27 +53,36 @@ class Batch:
         """Whether the parameters already have a state buffer of this name."""
         return self.states[0].get(name) is not None
 
-    def buffers(self, name: str, fill: float = 0.0) -> list[Tensor]:
-        """Return a state buffer of each parameter's shape, created and filled if it is absent."""
+    def buffers(self, name: str, fill: float = 0.0, shapes: list[tuple[int, ...]] | None = None) -> list[Tensor]:
+        """Return a state buffer of each parameter, by default of its shape, created and filled if it is absent."""
         if name not in self._seen or not self.has(name):
             found = [state.get(name) for state in self.states]
             for i, parameter in enumerate(self.parameters):
                 if found[i] is None:
-                    found[i] = full_like(parameter, fill, requires_grad=False)
+                    shape = shapes[i] if shapes else parameter.shape
+                    found[i] = full(shape, fill, dtype=parameter.dtype, device=parameter.device)
             for state, buffer in zip(self.states, found, strict=True):  # all or none, in case memory runs out
                 state[name] = buffer
             self.look()
         return self._seen[name]
 
-    def count(self) -> int:
-        """Count a step and return its number, starting at 1."""
-        step: int = self.states[0].get("step", 0) + 1
+    def number(self, name: str, default: float) -> Any:
+        """Return a number that the states share."""
+        return self.states[0].get(name, default)
+
+    def put(self, name: str, value: float) -> None:
+        """Set a number that the states share."""
         for state in self.states:
-            state["step"] = step
-        if "step" in self._seen:
-            self._seen["step"] = [step] * len(self.states)
+            state[name] = value
+        if name in self._seen:
+            self._seen[name] = [value] * len(self.states)
         else:
             self.look()
+
+    def count(self) -> int:
+        """Count a step and return its number, starting at 1."""
+        step: int = self.number("step", 0) + 1
+        self.put("step", step)
         return step
 
 
@@ -104,9 +113,10 @@ class Optimizer:
     state : dict
         Maps each tensor to a dict of its state, which has all names in `needed`, or is empty before the first step. It
         may be edited between steps; floating-point tensors added to it are converted to the tensor's dtype and device.
-    needed, optional : tuple of str
-        The names in such a dict, defined by the class. "step" is the number of steps so far; all others are tensors of
-        the shape of the tensor they belong to. An optional entry may be absent or None, and is created when first used.
+    needed, optional, numbers : tuple of str
+        The names in such a dict, defined by the class. An optional entry may be absent or None, and is created when
+        first used. The entries in `numbers`, by default only "step", the number of steps so far, are numbers, all
+        others tensors, usually of the shape of the tensor they belong to.
     nonnegative : tuple of str
         The options that must be numbers of at least 0, defined by the class.
 
@@ -120,6 +130,7 @@ class Optimizer:
 
     needed: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ("step",)
     nonnegative: tuple[str, ...] = ("lr", "weight_decay")
 
     def __init_subclass__(cls) -> None:
@@ -196,14 +207,35 @@ class Optimizer:
         self.param_groups.append(group)
 
     def check(self, group: Group) -> None:
-        """Convert the options to numbers; raise TypeError if one is not, ValueError if absent or out of range."""
-        group["maximize"] = bool(group.get("maximize", False))  # absent from the states of older versions
+        """Convert the options to numbers; raise TypeError if one is not, ValueError if absent or out of range.
+
+        Options that are on or off are off if they are absent, as from the states of older versions and of PyTorch; but
+        where AdamW's decay acts is not an option there.
+        """
+        group["maximize"] = bool(group.get("maximize", False))
+        for option, default in self.defaults.items():
+            if isinstance(default, bool):
+                group[option] = bool(group.get(option, option == "decoupled_weight_decay" and default))
         if not self.defaults.keys() <= group.keys():
             absent = ", ".join(option for option in self.defaults if option not in group)
             raise ValueError(f"[{self.name}] expected groups with {absent}, got {', '.join(map(str, group))}")
         for option in self.nonnegative:
             if option in group:
                 group[option] = number(self.name, option, group[option], 0)
+        if "betas" in group:
+            betas = group["betas"]
+            if not isinstance(betas, tuple | list):
+                raise TypeError(f"[{self.name}] expected two betas, got {betas!r}")
+            if len(betas) != 2:
+                raise ValueError(f"[{self.name}] expected two betas, got {betas}")
+            group["betas"] = betas = tuple(number(self.name, "betas", beta, 0) for beta in betas)
+            if not max(betas) < 1:
+                raise ValueError(f"[{self.name}] expected two betas in [0, 1), got {betas}")
+
+    def decay(self, group: Group) -> tuple[float, float]:
+        """Return the factor of p that is added to the gradient, and the factor that shrinks p."""
+        decay = group["weight_decay"]
+        return (0.0, 1 - group["lr"] * decay) if group["decoupled_weight_decay"] else (decay, 1.0)
 
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
         """Update the parameters of a batch with their gradients and the options of the group."""
@@ -255,8 +287,8 @@ class Optimizer:
                 try:
                     self.update(group, batch, given)
                 except BaseException:  # for example, memory ran out while a first state was created
-                    for state in batch.states:
-                        if not self._is_whole(state):
+                    for state, parameter in zip(batch.states, batch.parameters, strict=True):
+                        if not self._is_whole(state, parameter):
                             state.clear()
                     raise
         return loss
@@ -292,14 +324,15 @@ class Optimizer:
             state = self.state.setdefault(parameter, {})
             self._check_state(state, parameter)
             for name, value in state.items():
-                if name == "step":
-                    state[name] = self._count(value)
+                if name in self.numbers:
+                    state[name] = self._number(name, value)
                 elif self._is_tensor(name) and value is not None:  # the parameter may have moved to another device
                     state[name] = self._like(name, value, parameter)
                 elif isinstance(value, Tensor):
                     state[name] = value.to(parameter.dtype).to(parameter.device)
             names = tuple(sorted(name for name, value in state.items() if value is not None))
-            key = (parameter.dtype, parameter.device, state.get("step", 0), names)
+            needed = tuple(self.shapes(parameter))
+            key = (parameter.dtype, parameter.device, *map(state.get, self.numbers), needed, names)
             batch = found.setdefault(key, Batch())
             batch.parameters.append(parameter)
             batch.states.append(state)
@@ -314,22 +347,28 @@ class Optimizer:
             raise TypeError(
                 f"[{self.name}] expected a dict as the state of a parameter of shape {parameter.shape}, got {state!r}"
             )
-        if state and not self._is_whole(state):
+        if state and not self._is_whole(state, parameter):
             got = ", ".join(str(name) for name, value in state.items() if value is not None)
             raise ValueError(
-                f"[{self.name}] expected {', '.join(self.needed)} in the state of a parameter of shape "
+                f"[{self.name}] expected {', '.join(self.shapes(parameter))} in the state of a parameter of shape "
                 f"{parameter.shape}, got {got or 'only None'}"
             )
 
-    def _is_whole(self, state: dict[str, Any]) -> bool:
-        return all(state.get(name) is not None for name in self.needed)
+    def shapes(self, parameter: Tensor) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the needed entries of a parameter's state."""
+        return {name: () if name in self.numbers else parameter.shape for name in self.needed}
+
+    def _is_whole(self, state: dict[str, Any], parameter: Tensor) -> bool:
+        return all(state.get(name) is not None for name in self.shapes(parameter))
 
     def _is_tensor(self, name: str) -> bool:
         return name in self.needed or name in self.optional
 
-    def _count(self, value: Any) -> int:
-        """Check and convert a number of steps."""
-        count = number(self.name, "step", value, 0, 2**53)
+    def _number(self, name: str, value: Any) -> float:
+        """Check and convert a number of a state."""
+        if name != "step":
+            return number(self.name, name, value)
+        count = number(self.name, name, value, 0, 2**53)
         if count != int(count):
             raise ValueError(f"[{self.name}] expected an integer step, got {count}")
         return int(count)
@@ -342,8 +381,9 @@ class Optimizer:
             tensor = asarray(value).detach() if not isinstance(value, Tensor) or value.requires_grad else value
         except (TypeError, ValueError):
             raise TypeError(f"[{self.name}] {name}: expected a tensor, got {value!r}") from None
-        if tensor.shape != parameter.shape:
-            raise ValueError(f"[{self.name}] {name}: expected shape {parameter.shape}, got {tensor.shape}")
+        shape = self.shapes(parameter).get(name, parameter.shape)
+        if tensor.shape != shape:
+            raise ValueError(f"[{self.name}] {name}: expected shape {shape}, got {tensor.shape}")
         if not str(tensor.dtype).startswith("float"):
             raise TypeError(f"[{self.name}] {name}: expected floating-point elements, got {tensor.dtype}")
         return tensor.to(parameter.dtype).to(parameter.device).contiguous()
@@ -422,9 +462,9 @@ class Optimizer:
         return [dict(group) for group in groups], state
 
     def _restore(self, name: str, value: Any, parameter: Tensor) -> Any:
-        """Restore an entry of a state: a count, None, or a tensor like the parameter."""
-        if name == "step":
-            return self._count(value)
+        """Restore an entry of a state: a number, None, or a tensor like the parameter."""
+        if name in self.numbers:
+            return self._number(name, value)
         if value is None or (isinstance(value, int | float) and not self._is_tensor(name)):
             return value
         return self._like(name, value, parameter).copy()

@@ -13,6 +13,9 @@ class RMSprop(Optimizer):
     g ← g + λ p;  v ← α v + (1 − α) g²;  p ← p − η g / (√v + ε). With `centered`, v − (mean of g)² replaces v (Graves
     2013, https://arxiv.org/abs/1308.0850); with `momentum`, b ← μ b + g / (√v + ε) and p ← p − η b.
 
+    With `eps_in_sqrt`, √(v + ε) replaces √v + ε; with `lr_in_momentum`, b ← μ b + η g / (√v + ε) and p ← p − b. Keras,
+    optax and Paddle have both, and `alpha` 0.9, 0.9 and 0.95.
+
     Parameters
     ----------
     params : iterable of Tensor, or iterable of dict
@@ -30,8 +33,12 @@ class RMSprop(Optimizer):
     centered : bool
     maximize : bool
         Whether to maximize: −g replaces g.
-    foreach, fused : bool, optional
+    foreach, fused, capturable : bool, optional
         PyTorch's, without effect: one kernel updates all parameters.
+    decoupled_weight_decay : bool
+        Whether p ← p − η λ p replaces g ← g + λ p.
+    eps_in_sqrt, lr_in_momentum : bool
+        Where ε and η stand.
 
     Raises
     ------
@@ -59,18 +66,23 @@ class RMSprop(Optimizer):
         self, params: Params, lr: float = 1e-2, alpha: float = 0.99,
         eps: float = 1e-8, weight_decay: float = 0.0, momentum: float = 0.0, centered: bool = False,
         *, maximize: bool = False, foreach: bool | None = None, fused: bool | None = None,
+        capturable: bool = False, decoupled_weight_decay: bool = False, eps_in_sqrt: bool = False,
+        lr_in_momentum: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum,
-            "centered": centered, "maximize": maximize,
+            "centered": centered, "maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay,
+            "eps_in_sqrt": eps_in_sqrt, "lr_in_momentum": lr_in_momentum,
         })  # fmt: skip
 
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
         batch.count()
         momenta = batch.buffers("momentum_buffer") if group["momentum"] else None
         means = batch.buffers("grad_avg") if group["centered"] else None
-        alpha = group["alpha"]
+        alpha, eps, lr = group["alpha"], group["eps"], group["lr"]
+        states = [batch.buffers("square_avg"), momenta, means]
         RULE(
-            batch.parameters, grads, [batch.buffers("square_avg"), momenta, means], group["lr"], group["weight_decay"],
-            group["eps"], alpha, 1 - alpha, group["momentum"], momenta is not None, means is not None,
+            batch.parameters, grads, states, *self.decay(group), alpha, 1 - alpha,
+            *((eps, 0.0) if group["eps_in_sqrt"] else (0.0, eps)), group["momentum"],
+            *((lr, 1.0) if group["lr_in_momentum"] else (1.0, lr)),
         )  # fmt: skip

@@ -13,7 +13,8 @@ class SGD(Optimizer):
 
     g ← g + λ p;  b ← μ b + (1 − τ) g (b ← g in the first step);  p ← p − η b or, with Nesterov momentum,
     p ← p − η (g + μ b) (Sutskever et al. 2013, https://proceedings.mlr.press/v28/sutskever13.html, in PyTorch's form).
-    Without momentum, p ← p − η g.
+    Without momentum, p ← p − η g. With `lr_in_momentum`, b ← μ b + η (1 − τ) g and p ← p − b, or p ← p − (η g + μ b),
+    as in Keras: a change of η then acts on later gradients only.
 
     Parameters
     ----------
@@ -33,6 +34,10 @@ class SGD(Optimizer):
         Whether to maximize: −g replaces g.
     foreach, fused : bool, optional
         PyTorch's, without effect: one kernel updates all parameters.
+    decoupled_weight_decay : bool
+        Whether p ← p − η λ p replaces g ← g + λ p, as in all of Keras's optimizers.
+    lr_in_momentum : bool
+        Whether η is a factor of what b adds up.
 
     Raises
     ------
@@ -59,10 +64,11 @@ class SGD(Optimizer):
         self, params: Params, lr: float = 1e-3, momentum: float = 0.0,
         dampening: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False,
         *, maximize: bool = False, foreach: bool | None = None, fused: bool | None = None,
+        decoupled_weight_decay: bool = False, lr_in_momentum: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
-            "maximize": maximize,
+            "maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay, "lr_in_momentum": lr_in_momentum,
         })  # fmt: skip
 
     def check(self, group: Group) -> None:
@@ -75,10 +81,11 @@ class SGD(Optimizer):
             )
 
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
-        momentum = group["momentum"]
-        first = bool(momentum) and not batch.has("momentum_buffer")
-        momenta = batch.buffers("momentum_buffer") if momentum else None
-        RULE(
-            batch.parameters, grads, [momenta], group["lr"], group["weight_decay"], momentum, 1 - group["dampening"],
-            group["nesterov"], momenta is None, first,
-        )  # fmt: skip
+        lr, momentum, momenta = group["lr"], group["momentum"], None
+        fresh, direct, carried = 0.0, lr, 0.0
+        if momentum:
+            fresh = 1 - group["dampening"] if batch.has("momentum_buffer") else 1.0
+            momenta = batch.buffers("momentum_buffer")
+            fresh, scale = (fresh * lr, 1.0) if group["lr_in_momentum"] else (fresh, lr)
+            direct, carried = (lr, momentum * scale) if group["nesterov"] else (0.0, scale)
+        RULE(batch.parameters, grads, [momenta], *self.decay(group), momentum, fresh, direct, carried)

@@ -181,8 +181,8 @@ def optimizers(draw):
     ]
     found = []
     for optimizer in classes:
-        p = draw.leaf(40)
-        p.grad = draw(40)
+        p = draw.leaf(8, 5)
+        p.grad = draw(8, 5)
         found.append(optim.clip_grad_norm_([p], 1.0))
         optimizer([p], lr=0.1).step()
         found.append(p)

@@ -94,7 +94,7 @@ def test_a_shape_that_is_none():
 
 def test_lists_of_tensors_that_do_not_match():
     def update(*lists):
-        launch("optimizer.cu", "adagrad", "float32", 0, 256, ((*lists, None, None), 1024), 0.1, 0.0, 1e-8)
+        launch("optimizer.cu", "adagrad", "float32", 0, 256, ((*lists, None, None), 1024), *[0.1] * 12)
 
     p, g, s = (tensors(5, 7) for _ in range(3))
     refuses(ValueError, "adagrad", "expected 2 tensors in list 1, got 1", update, p, g[:1], s)

@@ -15,7 +15,9 @@ from minigrad.pytorch import POINTERS
 @pytest.mark.parametrize("options", [
     {"lr": -1.0}, {"lr": math.nan}, {"weight_decay": -1.0},
 ])  # fmt: skip
-@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
+@pytest.mark.parametrize("name", [
+    "SGD", "Adam", "AdamW", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "Lion", "Adafactor", "Muon",
+])  # fmt: skip
 def test_options_out_of_range(name, options):
     key = next(iter(options))
     with pytest.raises(ValueError, match=rf"\[{name}\] expected {key} >= 0, got"):
@@ -31,9 +33,15 @@ def test_options_out_of_range(name, options):
     lambda: optim.Adam([two_ones()], eps=-1e-8), lambda: optim.RMSprop([two_ones()], alpha=-1.0),
     lambda: optim.RMSprop([two_ones()], momentum=-1.0), lambda: optim.Adagrad([two_ones()], lr_decay=-1.0),
     lambda: optim.Adagrad([two_ones()], initial_accumulator_value=-1.0),
+    lambda: optim.NAdam([two_ones()], momentum_decay=-1.0), lambda: optim.RAdam([two_ones()], betas=(0.9, 1.0)),
+    lambda: optim.Adadelta([two_ones()], rho=-1.0), lambda: optim.Lion([two_ones()], betas=(0.9, 1.0)),
+    lambda: optim.Muon([two_ones()]), lambda: optim.Muon([mg.ones((2, 2))], adjust_lr_fn="best"),
+    lambda: optim.Muon([mg.ones((2, 2))], ns_coefficients=(1.0, 2.0)),
+    lambda: optim.Adafactor([two_ones()], beta2_decay=0.1), lambda: optim.Adafactor([two_ones()], d=0.5),
+    lambda: optim.Adafactor([two_ones()], eps=(-1.0, 1e-3)), lambda: optim.Adafactor([two_ones()], eps=(1.0,)),
 ])  # fmt: skip
 def test_more_options_out_of_range(build):
-    with pytest.raises(ValueError, match=r"\[(SGD|AdamW?|RMSprop|Adagrad)\]"):
+    with pytest.raises(ValueError, match=r"^\[(SGD|[NR]?AdamW?|RMSprop|Ada\w+|Lion|Muon)\] "):
         build()
 
 
@@ -138,6 +146,6 @@ def test_a_refused_group_leaves_no_trace():
 
 def test_repr():
     assert repr(optim.SGD([two_ones()], lr=0.1)) == (
-        "SGD (\nParameter group 0\n    dampening: 0.0\n    lr: 0.1\n    maximize: False\n    momentum: 0.0\n"
-        "    nesterov: False\n    weight_decay: 0.0\n)"
+        "SGD (\nParameter group 0\n    dampening: 0.0\n    decoupled_weight_decay: False\n    lr: 0.1\n"
+        "    lr_in_momentum: False\n    maximize: False\n    momentum: 0.0\n    nesterov: False\n    weight_decay: 0.0\n)"
     )

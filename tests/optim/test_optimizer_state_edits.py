@@ -135,13 +135,13 @@ def test_a_state_that_is_none_moves_nothing(edit, error, message):
 def test_a_first_step_without_memory_can_be_tried_again(monkeypatch):
     made = []
 
-    def full_like(*args, **kwargs):
+    def full(*args, **kwargs):
         made.append(args)
         if len(made) == 4:
             raise MemoryError
-        return mg.full_like(*args, **kwargs)
+        return mg.full(*args, **kwargs)
 
-    monkeypatch.setattr("minigrad.optim.optimizer.full_like", full_like)
+    monkeypatch.setattr("minigrad.optim.optimizer.full", full)
     x, y = two_ones(), two_ones()
     optimizer = optim.Adam([x, y], lr=0.5)
     x.grad = y.grad = mg.ones(2)

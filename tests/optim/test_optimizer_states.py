@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from checks import array, tensor
-from optimizers import CASES, SHAPES, STEPS, agree, give, gradients, pair, two_ones
+from optimizers import CASES, COMPOSED, SHAPES, STEPS, agree, give, gradients, pair, two_ones
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -15,13 +15,14 @@ from minigrad import nn, optim
 @pytest.mark.parametrize("name, options", CASES)
 def test_state_dict_resumes_the_trajectory(name, options, device):
     rng = np.random.default_rng(1)
-    values = [rng.standard_normal(shape) for shape in SHAPES]
+    shapes = COMPOSED.get(name, SHAPES)
+    values = [rng.standard_normal(shape) for shape in shapes]
     first = [tensor(v, device, True) for v in values]
     optimizer = getattr(optim, name)(first, **options)
 
     def run(parameters, optimizer, start, stop):
         for step in range(start, stop):
-            grads = gradients(step, np.random.default_rng(step))
+            grads = gradients(step, np.random.default_rng(step), shapes)
             for parameter, g in zip(parameters, grads, strict=True):
                 parameter.grad = None if g is None else tensor(g, device)
             optimizer.step()
@@ -40,15 +41,16 @@ def test_state_dict_resumes_the_trajectory(name, options, device):
 
 @pytest.mark.parametrize("name, options", [
     ("SGD", {"momentum": 0.9}), ("Adam", {"amsgrad": True}), ("AdamW", {}),
-    ("RMSprop", {"momentum": 0.9, "centered": True}), ("Adagrad", {}),
+    ("RMSprop", {"momentum": 0.9, "centered": True}), ("Adagrad", {}), ("NAdam", {"decoupled_weight_decay": True}),
+    ("RAdam", {}), ("Adadelta", {}), ("Adafactor", {}), ("Muon", {}),
 ])  # fmt: skip
-def test_state_dict_goes_to_and_from_torch(name, options, device):
-    torch = pytest.importorskip("torch")
-    ours, theirs = pair(torch, "float64", device)
+def test_state_dict_goes_to_and_from_torch(name, options, device, torch):
+    shapes = COMPOSED.get(name, SHAPES)
+    ours, theirs = pair(torch, "float64", device, shapes)
     a, b = getattr(optim, name)(ours, lr=0.1, **options), getattr(torch.optim, name)(theirs, lr=0.1, **options)
     rng = np.random.default_rng(2)
     for step in range(10, 15):
-        give(torch, ours, theirs, gradients(step, rng), "float64")
+        give(torch, ours, theirs, gradients(step, rng, shapes), "float64")
         a.step()
         b.step()
     state, expected = a.state_dict(), b.state_dict()
@@ -72,7 +74,7 @@ def test_state_dict_goes_to_and_from_torch(name, options, device):
         }
     b.load_state_dict(state)
     for step in range(15, 20):
-        grads = gradients(step, rng)
+        grads = gradients(step, rng, shapes)
         give(torch, more, theirs, grads, "float64")
         loaded.step()
         b.step()
@@ -211,9 +213,8 @@ def test_damaged_state_is_refused_whole(name, needed):
     assert optimizer.param_groups[0]["lr"] == 0.25
 
 
-def test_state_of_what_has_not_begun_is_loaded(device):
+def test_state_of_what_has_not_begun_is_loaded(device, torch):
     """Load no state, an empty one, and one without buffers that only a later option needs."""
-    torch = pytest.importorskip("torch")
     x, y = (mg.ones(2, device=device, requires_grad=True) for _ in range(2))
     theirs = [torch.ones(2, requires_grad=True) for _ in range(2)]
     x.grad, theirs[0].grad = mg.ones(2, device=device), torch.ones(2)

@@ -27,6 +27,10 @@ RULES = {
     ),
     "RMSprop": lambda x, g, m, v, t: (x - 0.1 * g / (np.sqrt(v := 0.99 * v + 0.01 * g * g) + 1e-8), m, v),
     "Adagrad": lambda x, g, m, v, t: (x - 0.1 * g / (np.sqrt(v := v + g * g) + 1e-10), m, v),
+    "Adadelta": lambda x, g, m, v, t: (
+        x - 0.1 * (d := np.sqrt(m + 1e-6) / np.sqrt((v := 0.9 * v + 0.1 * g * g) + 1e-6) * g), 0.9 * m + 0.1 * d * d, v
+    ),
+    "Lion": lambda x, g, m, v, t: (x - 0.1 * np.sign(0.9 * m + 0.1 * g), 0.99 * m + 0.01 * g, v),
 }  # fmt: skip
 
 
@@ -45,7 +49,7 @@ def test_steps_follow_the_formula(name, device, rng):
 
 @pytest.mark.parametrize("name, options", [
     ("SGD", {"momentum": 0.9}), ("Adam", {"amsgrad": True}), ("RMSprop", {"centered": True, "momentum": 0.9}),
-    ("Adagrad", {}),
+    ("Adagrad", {}), ("Adadelta", {}), ("Lion", {"weight_decay": 0.1}),
 ])  # fmt: skip
 def test_many_tensors_are_updated_like_one(name, options, device):
     """Make more than a GPU kernel takes at once, some empty, some at addresses that are not aligned for vectors."""
@@ -175,8 +179,9 @@ def test_training_lowers_the_loss():
     x = mg.random.normal(0.0, 1.0, (64, 4))
     y = x @ mg.random.normal(0.0, 1.0, (4, 1))
     for name, options in (("SGD", {"lr": 0.1}), ("Adam", {"lr": 0.1}), ("AdamW", {"lr": 0.1}), ("RMSprop", {"lr": 0.02}),
-                          ("Adagrad", {"lr": 0.5})):  # fmt: skip
-        model = nn.Linear(4, 1)
+                          ("Adagrad", {"lr": 0.5}), ("NAdam", {"lr": 0.1}), ("RAdam", {"lr": 0.1}), ("Lion", {"lr": 0.05}),
+                          ("Adadelta", {"lr": 20.0}), ("Adafactor", {"lr": 0.1}), ("Muon", {"lr": 0.1})):  # fmt: skip
+        model = nn.Linear(4, 1, bias=name != "Muon")
         optimizer = getattr(optim, name)(model.parameters(), **options)
         losses = []
         for _ in range(100):
