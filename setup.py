@@ -60,6 +60,8 @@ SMALL = {
     "ops.attention",
     "ops.batch_norm",
     "ops.conv",
+    "ops.gather",
+    "ops.join",
     "ops.optimizer",
     "ops.pooling",
     "ops.random",
