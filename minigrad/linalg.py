@@ -1,15 +1,19 @@
-"""Linear algebra as far as it is products and norms, with the names of NumPy and the Python array API standard.
+"""Linear algebra: products, norms, systems of equations, with the names of NumPy and the Python array API standard.
 
-Matrices are the last two axes, and the other axes hold many of them. What solves or decomposes is not here:
+Matrices are the last two axes, and the other axes hold many of them. What else decomposes matrices is not here:
 ``np.linalg`` does it for ``x.numpy()``, without gradients.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from minigrad.array import products
-from minigrad.array.creation import eye, operand
+from minigrad.array.creation import empty, eye, operand, tril
 from minigrad.array.products import checked_axis, outer, tensordot, vecdot
+from minigrad.engine.devices.kernel_list import repeat
+from minigrad.engine.memory.calls import Covering
 from minigrad.engine.memory.dtype import DTypeLike, get_default_dtype
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import multiply, subtract
@@ -22,6 +26,8 @@ from minigrad.engine.ops.matmul import matmul
 from minigrad.engine.ops.reduce import max as max_
 from minigrad.engine.ops.reduce import min as min_
 from minigrad.engine.ops.rounding import absolute
+from minigrad.engine.tape.modes import no_grad
+from minigrad.engine.tape.python_function import attach, record_function, result_over
 from minigrad.engine.tensor.pytorch_names import lookup, rename_arguments
 from minigrad.engine.tensor.tensor import Tensor
 
@@ -29,8 +35,8 @@ if not TYPE_CHECKING:
     __getattr__ = lookup(__name__)
 
 __all__ = [
-    "cross", "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "norm", "outer", "tensordot",
-    "trace", "vecdot", "vector_norm",
+    "cholesky", "cross", "diagonal", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "norm",
+    "outer", "solve", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 Axes = int | Sequence[int]
@@ -72,9 +78,7 @@ def matrix_power(x: Tensor, n: int, /) -> Tensor:
     tensor([[1, 5],
             [0, 1]])
     """
-    x, n = operand("matrix_power", x), integer("matrix_power", "n", n, 0)
-    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
-        raise ValueError(f"[matrix_power] expected square matrices, got shape {x.shape}")
+    x, n = _square("matrix_power", x), integer("matrix_power", "n", n, 0)
     y = None
     while n:  # squaring takes log₂ n products
         if n & 1:
@@ -82,6 +86,154 @@ def matrix_power(x: Tensor, n: int, /) -> Tensor:
         n >>= 1
         x = matmul(x, x) if n else x
     return broadcast_to(eye(x.shape[-1], dtype=x.dtype, device=x.device), x.shape).copy() if y is None else y
+
+
+def _square(op: str, x: Tensor) -> Tensor:
+    x = operand(op, x)
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"[{op}] expected square matrices, got shape {x.shape}")
+    return x
+
+
+# ── systems of equations, by LAPACK ───────────────────────────────────────────────────────────────
+
+
+def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
+    """The solution Y of A Y = B for square matrices A, by LU decomposition.
+
+    The gradients are ``dB = A⁻ᵀ G`` and ``dA = −dB Yᵀ``, which can be differentiated again. LAPACK runs on the CPU:
+    for tensors on a GPU, this waits.
+
+    Parameters
+    ----------
+    x1 : Tensor
+        ``(..., n, n)``: A. Integers are converted to the default dtype.
+    x2 : Tensor
+        ``(..., n, k)``, or a vector ``(n,)``: B. The leading axes broadcast.
+
+    Returns
+    -------
+    Tensor
+        ``(..., n, k)``, or ``(..., n)`` for a vector.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit; numpy.linalg.LinAlgError, a ValueError, if a matrix has no inverse. For B with one
+        axis less than A and a row for each matrix, say what it is: PyTorch's `solve` takes its rows for vectors, and
+        NumPy's takes B for a matrix.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.linalg.solve(mg.tensor([[2.0, 0.0], [1.0, 1.0]]), mg.tensor([4.0, 5.0]))
+    tensor([2., 3.])
+    """
+    a, b = _square("solve", x1), operand("solve", x2)
+    if b.ndim > 1 and b.shape == a.shape[:-1]:
+        raise ValueError(
+            f"[solve] expected matrices or one vector, got shape {b.shape} for {a.shape}: for a vector of each matrix, "
+            f"write x2[..., None]; for one matrix, x2[None]"
+        )
+    columns = expand_dims(b, 1) if b.ndim == 1 else b
+    if b.ndim == 0 or columns.shape[-2] != a.shape[-1]:
+        raise ValueError(f"[solve] expected a right-hand side of {a.shape[-1]} rows, got shape {b.shape}")
+    a, columns = _as_floats("solve", a, columns)
+    batch = np.broadcast_shapes(a.shape[:-2], columns.shape[:-2])
+    y = _solve(broadcast_to(a, batch + a.shape[-2:]), broadcast_to(columns, batch + columns.shape[-2:]))
+    return y[..., 0] if b.ndim == 1 else y
+
+
+def inv(x: Tensor, /) -> Tensor:
+    """The inverse of each matrix, as `solve` computes it for the identity; errors as there.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.linalg.inv(mg.tensor([[2.0, 0.0], [1.0, 1.0]]))
+    tensor([[ 0.5,  0. ],
+            [-0.5,  1. ]])
+    """
+    (x,) = _as_floats("inv", _square("inv", x))
+    return _solve(x, broadcast_to(eye(x.shape[-1], dtype=x.dtype, device=x.device), x.shape), "inv")
+
+
+def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
+    """The lower triangular L with positive diagonal for which L Lᵀ is the symmetric matrix x.
+
+    LAPACK reads the lower triangle, on the CPU, and the gradient is that of a symmetric x (Murray 2016,
+    https://arxiv.org/abs/1602.07527): ``dx = (S + Sᵀ) / 2`` with ``S = L⁻ᵀ Φ(Lᵀ G) L⁻¹``, where Φ takes the lower
+    triangle and halves its diagonal.
+
+    Parameters
+    ----------
+    x : Tensor
+        ``(..., n, n)``. Integers are converted to the default dtype.
+    upper : bool
+        Whether to return Lᵀ.
+
+    Raises
+    ------
+    ValueError
+        If the matrices are not square, or not positive definite (numpy.linalg.LinAlgError, a ValueError).
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.linalg.cholesky(mg.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    tensor([[2., 0.],
+            [1., 2.]])
+    """
+    (x,) = _as_floats("cholesky", _square("cholesky", x))
+    y, kept = _computed("cholesky", np.linalg.cholesky, x)
+
+    def backward(node: Any, grads: list[Any], saved: list[Any]) -> list[Tensor | None]:
+        low = attach(saved[0], node, 0)
+        transposed = low.mT
+        inner = tril(matmul(transposed, grads[0]))
+        inner = multiply(inner, 1 - eye(low.shape[-1], dtype=low.dtype, device=low.device) / 2)
+        s = _solve(transposed, matrix_transpose(_solve(transposed, inner)))
+        return [(s + s.mT) / 2]
+
+    record_function("cholesky", [x], [y], backward, (kept,))
+    return y.mT if upper else y
+
+
+def _solve(a: Tensor, b: Tensor, op: str = "solve") -> Tensor:
+    """`solve` for floats of the same dtype and the same leading axes."""
+    y, kept = _computed(op, np.linalg.solve, a, b)
+
+    def backward(node: Any, grads: list[Any], saved: list[Any]) -> list[Tensor | None]:
+        matrix = saved[0]
+        db = _solve(matrix.mT, grads[0])
+        return [-matmul(db, attach(saved[1], node, 0).mT) if matrix.requires_grad else None, db]
+
+    record_function(op, [a, b], [y], backward, (a, kept))
+    return y
+
+
+def _as_floats(op: str, *operands: Tensor) -> list[Tensor]:
+    """Tensors on one device, in the wider of their dtypes."""
+    if len({x.device for x in operands}) > 1:
+        raise ValueError(f"[{op}] expected tensors on one device, got {operands[0].device} and {operands[1].device}")
+    kinds = [x.dtype if x.dtype.kind == "f" else get_default_dtype() for x in operands]
+    return [astype(x, max(kinds, key=lambda dtype: dtype.itemsize), copy=False) for x in operands]
+
+
+def _computed(op: str, function: Callable[..., Any], *operands: Tensor) -> tuple[Tensor, Tensor]:
+    """What a function of NumPy computes, of the shape of the last operand: the result, and the same for the tape."""
+    with Covering(op), no_grad():
+        y = empty(operands[-1].shape, dtype=operands[-1].dtype, device=operands[-1].device)
+        repeat(_compute, (op, function, y, *operands))
+    return y, result_over(y, [y])
+
+
+def _compute(op: str, function: Callable[..., Any], y: Tensor, *operands: Tensor) -> None:
+    try:
+        y.copy_(function(*(x.detach().to("cpu").numpy() for x in operands)))
+    except np.linalg.LinAlgError:
+        kind = "positive definite matrices" if op == "cholesky" else "matrices that have an inverse"
+        raise np.linalg.LinAlgError(f"[{op}] expected {kind}") from None
 
 
 # ── parts of matrices ─────────────────────────────────────────────────────────────────────────────

@@ -44,7 +44,7 @@ POINTERS = {
         "cummax": "is not available: `x.max(axis)` of each part `x[:n]`",
         "cummin": "is not available: `x.min(axis)` of each part `x[:n]`",
         "cross": "is `mg.linalg.cross(a, b)` here",
-        "inverse": "is not available: `np.linalg.inv(x.numpy())`, without a gradient",
+        "inverse": "is `mg.linalg.inv(x)` here",
         "det": "is not available: `np.linalg.det(x.numpy())`, without a gradient",
         "svd": "is not available: `np.linalg.svd(x.numpy())`, without a gradient",
         "median": "is `mg.median(x, axis)` here, the mean of the two in the middle; `x.argsort(axis)` gives indices",
@@ -154,9 +154,7 @@ POINTERS = {
         "cond": "is not available: `np.linalg.cond(x.numpy())`, without a gradient",
         **{
             name: f"is not available: `np.linalg.{name}(x.numpy())`, without a gradient"
-            for name in (
-                "cholesky det eig eigh eigvals eigvalsh inv lstsq matrix_rank pinv qr slogdet solve svd svdvals"
-            ).split()
+            for name in "det eig eigh eigvals eigvalsh lstsq matrix_rank pinv qr slogdet svd svdvals".split()
         },
         "vander": "is `x[:, None] ** mg.arange(n)` here",
         "multi_dot": "is `a @ b @ c` here",

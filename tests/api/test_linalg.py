@@ -1,4 +1,4 @@
-"""minigrad.linalg against numpy.linalg: shapes, orders, gradients where a norm is 0, and what is not there."""
+"""minigrad.linalg against numpy.linalg: shapes, orders, gradients where a norm is 0, systems, and what is not there."""
 
 import numpy as np
 import pytest
@@ -109,3 +109,95 @@ def test_norm_is_numpys(device, rng):
     refuses(ValueError, "matrix_norm", "2", mg.linalg.norm, mg.eye(2, device=device), 2)
     refuses(ValueError, "norm", "(2, 1, 1)", mg.linalg.norm, mg.ones((2, 1, 1), device=device), 1)
     refuses(TypeError, "vector_norm", "fro", mg.linalg.norm, mg.ones(2, device=device), "fro")
+
+
+# ── systems of equations ──
+
+
+def near_identity(rng, *shape):
+    return rng.standard_normal(shape) / 2 + 2 * np.eye(shape[-1])
+
+
+@pytest.mark.parametrize("first, second", [
+    ((3, 3), (3, 2)), ((3, 3), (3,)), ((2, 3, 3), (3, 1)), ((2, 3, 3), (3,)), ((3, 3), (4, 3, 2)), ((2, 1, 2, 2), (3, 2, 4)), ((1, 1), (1,)),
+    ((0, 0), (0, 3)), ((0, 2, 2), (2, 1)), ((2, 2), (2, 0)),
+])  # fmt: skip
+def test_solve(first, second, device, rng):
+    a, b = near_identity(rng, *first), rng.standard_normal(second)
+    x, y = tensor(a, device, True), tensor(b, device, True)
+    ours = mg.linalg.solve(x, y)
+    assert ours.device == x.device
+    np.testing.assert_allclose(array(ours), np.linalg.solve(a, b), rtol=1e-12, atol=1e-14)
+    assert mg.gradcheck(mg.linalg.solve, [x, y], order=2)
+    assert mg.gradcheck(lambda y: mg.linalg.solve(x.detach(), y), y, order=2)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3), (1, 1), (0, 0), (0, 2, 2)])
+def test_inverse_and_cholesky(shape, device, rng):
+    a = near_identity(rng, *shape)
+    x, identity = tensor(a, device, True), np.eye(shape[-1])
+    np.testing.assert_allclose(array(mg.linalg.inv(x)), np.linalg.inv(a), rtol=1e-12, atol=1e-14)
+    assert mg.gradcheck(mg.linalg.inv, x, order=3)
+    positive = a @ a.swapaxes(-1, -2) + identity
+    for upper in (False, True):
+        ours = mg.linalg.cholesky(tensor(positive, device), upper=upper)
+        np.testing.assert_allclose(array(ours), np.linalg.cholesky(positive, upper=upper), rtol=1e-12, atol=1e-14)
+
+        def factor(x, upper=upper):
+            return mg.linalg.cholesky(x @ x.mT + tensor(identity, device), upper=upper)
+
+        assert mg.gradcheck(factor, x, order=3)
+
+
+def test_gradients_of_systems_are_pytorchs(device, rng):
+    """The gradient of cholesky is that of a symmetric matrix, though only its lower triangle is read."""
+    torch = pytest.importorskip("torch")
+    a, b = near_identity(rng, 4, 3, 3), rng.standard_normal((4, 3, 2))
+    positive = a @ a.swapaxes(-1, -2)
+    for name, operands in {"solve": [a, b], "inv": [a], "cholesky": [positive]}.items():
+        ours, theirs = (
+            [tensor(x, device, True) for x in operands],
+            [torch.tensor(x, requires_grad=True) for x in operands],
+        )
+        y, expected = getattr(mg.linalg, name)(*ours), getattr(torch.linalg, name)(*theirs)
+        g = rng.standard_normal(y.shape)
+        y.backward(tensor(g, device))
+        expected.backward(torch.tensor(g))
+        for x, z in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(array(x.grad), z.grad.numpy(), rtol=1e-11, atol=1e-12)
+    lower = mg.linalg.cholesky(tensor(np.tril(positive), device))
+    np.testing.assert_array_equal(array(lower), array(mg.linalg.cholesky(tensor(positive, device))))
+
+
+def test_systems_in_captured_steps_and_through_numpy(device, rng):
+    a, b = near_identity(rng, 3, 3), tensor(rng.standard_normal(3), device)
+
+    def step(values):
+        x = values.detach().requires_grad_()
+        y = mg.linalg.solve(x, b).sum() + mg.linalg.cholesky(x @ x.mT).sum()
+        return y.detach(), mg.grad(y, x)
+
+    captured = mg.capture(step, warmup=0)
+    for scale in (1.0, 1.5, 2.5):
+        values = tensor(scale * a, device)
+        for ours, expected in zip(captured(values), step(values), strict=True):
+            np.testing.assert_array_equal(array(ours), array(expected))
+    assert captured.recordings == 1
+    x = tensor(a, device, True)
+    assert mg.grad(np.linalg.inv(x).sum(), x).tolist() == mg.grad(mg.linalg.inv(x).sum(), x).tolist()
+
+
+def test_systems_refuse(device):
+    eye, batch = mg.eye(3, device=device), mg.eye(3, device=device).broadcast_to((3, 3, 3))
+    for function in (mg.linalg.inv, mg.linalg.cholesky, lambda x: mg.linalg.solve(x, eye)):
+        with pytest.raises(np.linalg.LinAlgError, match=r"^\[\w+\] expected (positive definite )?matrices"):
+            function(0 * eye)
+    refuses(ValueError, "inv", "(3, 2)", mg.linalg.inv, mg.ones((3, 2), device=device))
+    refuses(ValueError, "cholesky", "(3,)", mg.linalg.cholesky, mg.ones(3, device=device))
+    refuses(ValueError, "solve", "3 rows, got shape (2,)", mg.linalg.solve, eye, mg.ones(2, device=device))
+    refuses(ValueError, "solve", "got shape ()", mg.linalg.solve, eye, mg.tensor(1.0, device=device))
+    refuses(ValueError, "solve", "x2[..., None]", mg.linalg.solve, batch, eye)  # PyTorch: vectors, NumPy: a matrix
+    assert mg.linalg.solve(batch, eye[None]).shape == (3, 3, 3)
+    assert mg.linalg.solve(batch, eye[..., None]).shape == (3, 3, 1)
+    assert mg.linalg.inv(mg.tensor([[2, 0], [0, 4]], device=device)).dtype == "float32"
+    assert mg.linalg.solve(eye, mg.ones(3, dtype="float64", device=device)).dtype == "float64"

@@ -99,6 +99,7 @@ EXPRESSIONS = """
     np.linalg.trace(x, offset=1)        np.kron(a, m)                       np.linalg.cross(m, m[0])
     np.searchsorted(np.sort(v), a[0])   np.broadcast_arrays(a, v)           np.linalg.vector_norm(a, axis=1)
     np.linalg.matrix_norm(x)            np.linalg.matrix_power(m, 3)
+    np.linalg.inv(m)                    np.linalg.cholesky(m @ m.T)          np.linalg.solve(m, a)
     np.ones((3, 4)) * a                 np.float64(2) * a                   np.float64(2) / p
     np.ones((3, 1)) - a                 np.ones(4) ** a                     np.ones((2, 3)) @ a
     np.ones(4) < a                      np.float64(0) == a                  np.bool_(True) & q

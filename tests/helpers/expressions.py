@@ -263,6 +263,9 @@ WORKS = """
     [tuple(x) for x in data.DataLoader(data.TensorDataset(a.detach(), i), batch_size=2)]
     list(data.DataLoader([3, 1, 2], batch_size=2, collate_fn=sum))
     list(data.DataLoader(data.Subset(data.TensorDataset(i), [2, 0]), batch_size=2, drop_last=True))[0][0]
+    torch.linalg.inv(a[:, :3])  torch.linalg.solve(a[:, :3], v[:3])                     torch.linalg.solve(a[:, :3], b)
+    torch.linalg.cholesky(a @ a.T + torch.eye(3, device=a.device))
+    torch.linalg.cholesky(a @ a.T + torch.eye(3, device=a.device), upper=True)
 """
 
 POINTS = """
@@ -285,7 +288,7 @@ POINTS = """
     torch.vmap                  torch.func.grad             torch.autocast              torch.amp
     torch.backends.cudnn        torch.Generator()           torch.get_rng_state()       torch.seed()
     torch.cdist(a, b)           torch.frac(a)
-    torch.addmm(a, a, m)        torch.cross(a, b)           torch.bincount(i)           torch.linalg.inv(a)
+    torch.addmm(a, a, m)        torch.cross(a, b)           torch.bincount(i)           torch.linalg.det(a)
     torch.std_mean(a)           torch.var_mean(a)           torch.conv2d                torch.dropout
     torch.set_default_device    torch.use_deterministic_algorithms(True)                torch.range(0, 3)
     torch.complex64             torch.tril_indices(3, 3)    torch.true_divide(a, b)     torch.onnx
