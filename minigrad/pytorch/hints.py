@@ -24,11 +24,6 @@ POINTERS = {
         "resize_": NEW + "`x.reshape(shape)`",
         "random_": "is `x.copy_(mg.random.randint(low, high, x.shape))` here",
         "exponential_": "is `x.copy_(-mg.log(mg.random.uniform(shape=x.shape)))` here",
-        "scatter": "is not available: `nn.functional.one_hot(index, n)` makes one-hot rows, `x[i, j] = value` writes",
-        "scatter_": "is not available: `nn.functional.one_hot(index, n)` makes one-hot rows, `x[i, j] = value` writes",
-        "scatter_add_": NEW + "`x.scatter_add(axis, index, values)`",
-        "index_add": "is not available: sum with a product, `nn.functional.one_hot(index, n)` transposed @ x",
-        "index_add_": "is not available: sum with a product, `nn.functional.one_hot(index, n)` transposed @ x",
         "index_fill": "is not available: `y = x.copy()`, then y[index] = value",
         "index_fill_": "is an assignment here: `x[index] = value`, or `x[:, index] = value`",
         "index_copy_": "is an assignment here: `x[index] = source`, or `x[:, index] = source`",
@@ -357,7 +352,7 @@ POINTERS = {
 }
 TENSOR_POINTERS_OF_FUNCTIONS = """
     addcdiv addcmul addmm addmv argwhere baddbmm bincount cross cummax cummin fliplr flipud fmod frac heaviside histc
-    hsplit index_add index_fill inverse kthvalue logcumsumexp mode renorm rot90 scatter true_divide vdot vsplit xlogy
+    hsplit index_fill inverse kthvalue logcumsumexp mode renorm rot90 true_divide vdot vsplit xlogy
     det svd is_complex
 """
 POINTERS["minigrad"] |= {name: POINTERS["Tensor"][name] for name in TENSOR_POINTERS_OF_FUNCTIONS.split()}

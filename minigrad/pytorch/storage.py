@@ -10,7 +10,7 @@ from minigrad.engine.memory.dtype import DType, DTypeLike
 from minigrad.engine.ops.arguments import number
 from minigrad.engine.tape import in_place as writes
 from minigrad.engine.tensor.tensor import Tensor
-from minigrad.pytorch.methods import _as, _lengths, _mask, _times, _with_axis
+from minigrad.pytorch.methods import _as, _axis, _lengths, _mask, _times, _with_axis
 
 
 class StorageNames(Tensor):
@@ -175,6 +175,46 @@ class StorageNames(Tensor):
     def bernoulli_(self: Tensor, p: float = 0.5) -> Tensor:
         """PyTorch's name for ``x.copy_(mg.random.uniform(shape=x.shape) < p)``."""
         return self.copy_(mg.random.uniform(shape=self.shape, device=self.device) < number("bernoulli_", "p", p, 0, 1))
+
+    # at indices
+
+    def scatter(self: Tensor, dim: int, index: Tensor, src: Any = None, value: float | None = None) -> Tensor:
+        """PyTorch's name for an assignment at one index each along an axis; among equal ones, the last one counts."""
+        return StorageNames.scatter_(self.copy(), dim, index, src, value)
+
+    def scatter_(self: Tensor, dim: int, index: Tensor, src: Any = None, value: float | None = None) -> Tensor:
+        """PyTorch's name for `scatter` into x."""
+        axis, index = _axis("scatter", dim, self), mg.asarray(index)
+        source: Any = value if src is None else src
+        longest = (*self.shape[:axis], index.size, *self.shape[axis + 1 :])  # an element may be written several times
+        for lengths in (longest, source.shape if isinstance(source, Tensor) else index.shape):
+            if len(lengths) != index.ndim or any(n > m for n, m in zip(index.shape, lengths, strict=True)):
+                raise ValueError(f"[scatter] expected an index not longer than {lengths}, got shape {index.shape}")
+        places: list[Any] = [
+            mg.arange(n).reshape((1,) * k + (n,) + (1,) * (index.ndim - 1 - k)) for k, n in enumerate(index.shape)
+        ]
+        places[axis] = index
+        self[tuple(places)] = source[tuple(map(slice, index.shape))] if isinstance(source, Tensor) else source
+        return self
+
+    def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+        """PyTorch's name for ``x[...] = mg.scatter_add(x, dim, index, src)``."""
+        return self.copy_(self.copy().scatter_add(dim, index, src))
+
+    def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
+        """PyTorch's name for a `scatter_add` of the parts of a tensor along an axis, such as rows."""
+        axis, index = _axis("index_add", dim, self), mg.asarray(index)
+        if index.ndim != 1 or source.ndim != self.ndim or source.shape[axis] != index.size:
+            raise ValueError(
+                f"[index_add] expected one index for each part of the source {source.shape} along axis {axis}, "
+                f"got shape {index.shape}"
+            )
+        wide = index.reshape((-1,) + (1,) * (self.ndim - 1 - axis)).broadcast_to(source.shape)
+        return mg.scatter_add(self, axis, wide, _times(alpha, source))
+
+    def index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
+        """PyTorch's name for `index_add` into x."""
+        return self.copy_(StorageNames.index_add(self.copy(), dim, index, source, alpha=alpha))
 
     # Named like types, therefore last.
 

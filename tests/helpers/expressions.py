@@ -266,6 +266,11 @@ WORKS = """
     torch.linalg.inv(a[:, :3])  torch.linalg.solve(a[:, :3], v[:3])                     torch.linalg.solve(a[:, :3], b)
     torch.linalg.cholesky(a @ a.T + torch.eye(3, device=a.device))
     torch.linalg.cholesky(a @ a.T + torch.eye(3, device=a.device), upper=True)
+    a.scatter(1, b.argsort(1), b)                           a.scatter(1, g[:2], 2.0)    torch.scatter(a, 0, k[None], b[:1, :2])
+    a.scatter(dim=0, index=g % 3, value=1.5)                a.clone().scatter_(1, b.argsort(1)[:, :2], b[:, :2])
+    a.clone().scatter_add_(1, g, b[:, :2])
+    a.index_add(0, k, b[:2])    a.index_add(1, k, b[:, :2], alpha=-2)                   torch.index_add(a, 0, k, b[1:])
+    a.clone().index_add_(0, k, b[1:])
 """
 
 POINTS = """
@@ -273,8 +278,8 @@ POINTS = """
     nn.LinearCrossEntropyLoss   F.linear_cross_entropy      nn.Buffer(a)
     a.repeat(2, 1)              a.half()                    a.bfloat16()                a.grad_fn
     a.detach_()                 a.exp_()                    a.relu_()                   a.t_()
-    a.unsqueeze_(0)             a.random_(0, 3)             a.scatter_(1, g, 1.0)       a.scatter_add_(0, g, b)
-    a.index_add_(0, k, b)       a.index_fill_(0, k, 1.0)    a.fmod(2)                   a.frac()
+    a.unsqueeze_(0)             a.random_(0, 3)
+    a.index_fill_(0, k, 1.0)    a.fmod(2)                   a.frac()
     a.addmm(a, m)               a.inverse()                 a.median()                  torch.median(a, dim=1)
     i.bincount()                a.cross(a)                  a.stride()                  a.storage()
     a.get_device()              a.pin_memory()              a.share_memory_()           a.unfold(0, 2, 1)
