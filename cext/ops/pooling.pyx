@@ -1,4 +1,4 @@
-"""Two-dimensional pooling: the largest element, or the mean, of windows."""
+"""Pooling in one and two dimensions: the largest element, or the mean, of windows."""
 from libc.stdint cimport int64_t, intptr_t
 
 from minigrad.engine.devices.backend cimport backend
@@ -7,23 +7,25 @@ from minigrad.engine.memory.array cimport Array, empty, empty_as, keep_values, s
 from minigrad.engine.memory.calls cimport Call, begin, is_capturing
 from minigrad.engine.memory.dtype cimport INT64
 from minigrad.engine.memory.shapes cimport MAX_NDIM
-from minigrad.engine.ops.arguments cimport float_operand, number, operand, pair
+from minigrad.engine.ops.arguments cimport float_operand, number, operand, pair, single
 from minigrad.engine.ops.gather cimport take_along
-from minigrad.engine.ops.layout cimport dense, reshape_to
+from minigrad.engine.ops.layout cimport dense, expand_dims, reshape_to, squeeze
 from minigrad.engine.tape.backward cimport composed_backward
 from minigrad.engine.tape.node cimport Node, Op, operation, recording
 from minigrad.engine.tape.record cimport track
 
 
-cdef Array images(str op, object x):
+cdef Array images(str op, int axes, object x):
+    """Checked images; sequences as images of one row."""
     cdef Array a = float_operand(op, x)
     cdef int i
-    if a.ndim_ != 3 and a.ndim_ != 4:
-        raise ValueError(f"[{op}] expected x of shape (N, C, H, W) or (C, H, W), got {shape_of(a)}")
-    for i in range(a.ndim_ - 3, a.ndim_):
+    places, parts = ("H, W", "channels, rows and columns") if axes == 2 else ("T", "channels and steps")
+    if a.ndim_ != axes + 1 and a.ndim_ != axes + 2:
+        raise ValueError(f"[{op}] expected x of shape (N, C, {places}) or (C, {places}), got {shape_of(a)}")
+    for i in range(a.ndim_ - axes - 1, a.ndim_):
         if a.extent[i] == 0:
-            raise ValueError(f"[{op}] expected channels, rows and columns, got x of shape {shape_of(a)}")
-    return a
+            raise ValueError(f"[{op}] expected {parts}, got x of shape {shape_of(a)}")
+    return a if axes == 2 else expand_dims(a, -2)
 
 
 cdef Array pooled(Array x, int64_t rows, int64_t columns, int code):
@@ -122,28 +124,68 @@ def max_pool2d(x: TensorLike, kernel_size: int | tuple[int, int], stride: int | 
     >>> F.max_pool2d(mg.tensor([[[1.0, 2.0, 7.0, 0.0], [4.0, 3.0, 0.0, 0.0]]]), 2, return_indices=True)[1]
     tensor([[[4, 2]]])
     """
+    size = pair("max_pool2d", "kernel_size", kernel_size, 1)
+    step = size if stride is None else pair("max_pool2d", "stride", stride, 1)
+    pad, apart = pair("max_pool2d", "padding", padding, 0), pair("max_pool2d", "dilation", dilation, 1)
+    return largest("max_pool2d", 2, x, (*size, *step, *pad, *apart), ceil_mode, return_indices)
+
+
+def max_pool1d(x: TensorLike, kernel_size: int | tuple[int], stride: int | tuple[int] | None = None,
+               padding: int | tuple[int] = 0, dilation: int | tuple[int] = 1, bint ceil_mode=False,
+               bint return_indices=False) -> Any:
+    """`max_pool2d` of sequences: the largest of the steps in each window of each channel.
+
+    Parameters
+    ----------
+    x : Tensor, shape (N, C, T) or (C, T)
+        float32 or float64.
+    kernel_size, stride, padding, dilation, ceil_mode, return_indices
+        As in `max_pool2d`, with a number in place of each pair.
+
+    Returns
+    -------
+    y : Tensor, shape (N, C, P) or (C, P)
+    index : Tensor, of the shape of y
+        int64, with `return_indices`: the steps of x that hold the elements.
+
+    Raises
+    ------
+    ValueError
+        As in `max_pool2d`.
+
+    Examples
+    --------
+    >>> mg.nn.functional.max_pool1d(mg.tensor([[1.0, 4.0, 2.0, 3.0]]), 2)
+    tensor([[4., 3.]])
+    """
+    size = single("max_pool1d", "kernel_size", kernel_size, 1)
+    step = size if stride is None else single("max_pool1d", "stride", stride, 1)
+    pad, apart = single("max_pool1d", "padding", padding, 0), single("max_pool1d", "dilation", dilation, 1)
+    return largest("max_pool1d", 1, x, (1, size, 1, step, 0, pad, 1, apart), ceil_mode, return_indices)
+
+
+cdef object largest(str op, int axes, object x, tuple at, bint ceil_mode, bint return_indices):
+    """The largest elements, and where they are; `at` are the rows and columns of kernel, stride, padding, dilation."""
     cdef Call _call = begin(max_pool2d_op)
-    cdef Array a = operand("max_pool2d", x), out, index = None
-    cdef tuple kernel = pair("max_pool2d", "kernel_size", kernel_size, 1)
-    cdef tuple step = kernel if stride is None else pair("max_pool2d", "stride", stride, 1)
-    cdef tuple pad = pair("max_pool2d", "padding", padding, 0), apart = pair("max_pool2d", "dilation", dilation, 1)
+    cdef Array a = images(op, axes, operand(op, x)), out, index = None
     cdef int64_t[2] size
     cdef int i
-    a = images("max_pool2d", a)
     for i in range(2):
-        size[i] = windows("max_pool2d", a.extent[a.ndim_ - 2 + i], kernel[i], step[i], pad[i], apart[i], ceil_mode)
-        refuse_empty(size[i], a.extent[a.ndim_ - 2 + i], step[i], pad[i], apart[i])
+        length = a.extent[a.ndim_ - 2 + i]
+        size[i] = windows(op, length, at[i], at[2 + i], at[4 + i], at[6 + i], ceil_mode)
+        refuse_empty(op, size[i], length, at[2 + i], at[4 + i], at[6 + i])
     out = pooled(a, size[0], size[1], a.code)
-    at = (*kernel, *step, *pad, *apart)
     if return_indices:
         index = empty_as(out, INT64)
     if out.count:
         backend(a).max_pool2d(dense(a), at, out, index)
     track(max_pool2d_op, out, a, None, None, at)
+    if axes == 1:
+        out, index = squeeze(out, -2), None if index is None else squeeze(index, -2)
     return (out, index) if return_indices else out
 
 
-cdef int refuse_empty(int64_t count, int64_t length, int64_t stride, int64_t pad, int64_t dilation) except -1:
+cdef int refuse_empty(str op, int64_t count, int64_t length, int64_t stride, int64_t pad, int64_t dilation) except -1:
     """Refuse windows that step from before x to after it, and so contain no element of x."""
     cdef int64_t i, start
     for i in range(count):
@@ -152,7 +194,7 @@ cdef int refuse_empty(int64_t count, int64_t length, int64_t stride, int64_t pad
             break
         start += (-start + dilation - 1) // dilation * dilation
         if start >= length:
-            raise ValueError(f"[max_pool2d] expected an element of x in every window, got none in window {i} of an "
+            raise ValueError(f"[{op}] expected an element of x in every window, got none in window {i} of an "
                              f"axis of {length} with padding {pad} and dilation {dilation}")
     return 0
 
@@ -283,23 +325,45 @@ cpdef Array avg_pool2d(x: TensorLike, kernel_size: int | tuple[int, int], stride
     >>> F.avg_pool2d(mg.tensor([[[1.0, 2.0, 7.0, 0.0], [4.0, 5.0, 0.0, 0.0]]]), 2)
     tensor([[[3.  , 1.75]]])
     """
-    cdef Call _call = begin(avg_pool2d_op)
-    cdef Array a = operand("avg_pool2d", x)
-    cdef tuple kernel = pair("avg_pool2d", "kernel_size", kernel_size, 1)
-    cdef tuple step = kernel if stride is None else pair("avg_pool2d", "stride", stride, 1)
+    cdef tuple size = pair("avg_pool2d", "kernel_size", kernel_size, 1)
+    cdef tuple step = size if stride is None else pair("avg_pool2d", "stride", stride, 1)
     cdef tuple pad = pair("avg_pool2d", "padding", padding, 0)
-    cdef list found = []
-    cdef int i
     if divisor_override is not None:
         divisor_override = number("avg_pool2d", "divisor_override", divisor_override)
         if divisor_override == 0:
             raise ValueError("[avg_pool2d] expected a divisor_override other than 0, got 0")
-    a = images("avg_pool2d", a)
+    return means("avg_pool2d", 2, x, size, step, pad, ceil_mode, count_include_pad, divisor_override)
+
+
+cpdef Array avg_pool1d(x: TensorLike, kernel_size: int | tuple[int], stride: int | tuple[int] | None = None,
+                       padding: int | tuple[int] = 0, bint ceil_mode=False, bint count_include_pad=True):
+    """`avg_pool2d` of sequences (N, C, T) or (C, T): the mean of the steps in each window of each channel.
+
+    The other arguments are those of `avg_pool2d`, with a number in place of each pair.
+
+    Examples
+    --------
+    >>> mg.nn.functional.avg_pool1d(mg.tensor([[1.0, 4.0, 2.0, 3.0]]), 2)
+    tensor([[2.5, 2.5]])
+    """
+    size = single("avg_pool1d", "kernel_size", kernel_size, 1)
+    step = size if stride is None else single("avg_pool1d", "stride", stride, 1)
+    pad = single("avg_pool1d", "padding", padding, 0)
+    return means("avg_pool1d", 1, x, (1, size), (1, step), (0, pad), ceil_mode, count_include_pad, None)
+
+
+cdef Array means(str op, int axes, object x, tuple kernel, tuple stride, tuple pad, bint ceil_mode, bint padded,
+                 object divisor):
+    cdef Call _call = begin(avg_pool2d_op)
+    cdef Array a = images(op, axes, operand(op, x)), out
+    cdef list found = []
+    cdef int i
     for i in range(2):
         length = a.extent[a.ndim_ - 2 + i]
-        n = windows("avg_pool2d", length, kernel[i], step[i], pad[i], 1, ceil_mode)
-        found.append(moving(n, length, kernel[i], step[i], pad[i], count_include_pad, a.buffer.device))
-    return average(a, found[0], found[1], 0 if divisor_override is None else divisor_override)
+        n = windows(op, length, kernel[i], stride[i], pad[i], 1, ceil_mode)
+        found.append(moving(n, length, kernel[i], stride[i], pad[i], padded, a.buffer.device))
+    out = average(a, found[0], found[1], 0 if divisor is None else divisor)
+    return out if axes == 2 else squeeze(out, -2)
 
 
 cpdef Array adaptive_avg_pool2d(x: TensorLike,
@@ -337,7 +401,7 @@ cpdef Array adaptive_avg_pool2d(x: TensorLike,
     cdef int i
     given = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size, output_size)
     sizes = pair("adaptive_avg_pool2d", "output_size", tuple([1 if n is None else n for n in given]), 1)
-    a = images("adaptive_avg_pool2d", a)
+    a = images("adaptive_avg_pool2d", 2, a)
     for i in range(2):
         length = a.extent[a.ndim_ - 2 + i]
         n = length if given[i] is None else sizes[i]

@@ -12,27 +12,42 @@ from minigrad.nn.layers.activation import (
     SELU,
     Hardsigmoid,
     Hardswish,
+    Hardtanh,
     LeakyReLU,
     LogSigmoid,
     LogSoftmax,
     Mish,
     PReLU,
     ReLU,
+    ReLU6,
     Sigmoid,
     SiLU,
     Softmax,
     Softplus,
+    Softsign,
     Tanh,
 )
 from minigrad.nn.layers.attention import KeyValueCache, MultiheadAttention
 from minigrad.nn.layers.conv import Conv1d, Conv2d, ConvTranspose2d
-from minigrad.nn.layers.dropout import Dropout
+from minigrad.nn.layers.dropout import Dropout, Dropout1d, Dropout2d
 from minigrad.nn.layers.embedding import Embedding
 from minigrad.nn.layers.linear import Linear
-from minigrad.nn.layers.pooling import AdaptiveAvgPool2d, AvgPool2d, Flatten, Identity, MaxPool2d, Upsample
+from minigrad.nn.layers.padding import (
+    ConstantPad1d,
+    ConstantPad2d,
+    ReflectionPad1d,
+    ReflectionPad2d,
+    ReplicationPad1d,
+    ReplicationPad2d,
+    ZeroPad1d,
+    ZeroPad2d,
+)
+from minigrad.nn.layers.pooling import AdaptiveAvgPool2d, AvgPool1d, AvgPool2d, MaxPool1d, MaxPool2d
 from minigrad.nn.layers.position import LearnedPositions, SinusoidalPositions
 from minigrad.nn.layers.residual import DeepNorm, LayerScale
+from minigrad.nn.layers.shape import Flatten, Identity, PixelShuffle, Unflatten, Upsample
 from minigrad.nn.layers.transformer import (
+    Transformer,
     TransformerDecoder,
     TransformerDecoderLayer,
     TransformerEncoder,
@@ -43,12 +58,14 @@ from minigrad.nn.losses.layers import (
     BCEWithLogitsLoss,
     CosineSimilarity,
     CrossEntropyLoss,
+    GaussianNLLLoss,
     HuberLoss,
     KLDivLoss,
     L1Loss,
     MSELoss,
     NLLLoss,
     SmoothL1Loss,
+    TripletMarginLoss,
 )
 from minigrad.nn.module import Module
 from minigrad.nn.norm.batch_norm import (
@@ -64,23 +81,26 @@ from minigrad.nn.norm.conditional import AdaLN, FiLM
 from minigrad.nn.norm.response_norm import TLU, FilterResponseNorm2d
 from minigrad.nn.norm.row_norms import DyT, GroupNorm, LayerNorm, RMSNorm, ScaleNorm
 from minigrad.nn.norm.sync_batch_norm import SyncBatchNorm, convert_sync_batchnorm
-from minigrad.nn.parameter import Parameter
+from minigrad.nn.parameter import Buffer, Parameter
 from minigrad.nn.recurrent.cell import GRUCell, LSTMCell, RNNCell
 from minigrad.nn.recurrent.layers import GRU, LSTM, RNN
 from minigrad.nn.recurrent.min_recurrent import MinGRU, MinLSTM
 from minigrad.nn.summary import Summary, summary
 
 __all__ = [
-    "ELU", "GELU", "GLU", "GRU", "LSTM", "RNN", "SELU", "TLU", "AdaLN", "AdaptiveAvgPool2d", "AvgPool2d", "BCELoss",
-    "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d", "BatchRenorm1d", "BatchRenorm2d", "Conv1d", "Conv2d",
-    "ConvTranspose2d", "CosineSimilarity", "CrossEntropyLoss", "DeepNorm", "Dropout", "DyT", "Embedding", "FiLM",
-    "FilterResponseNorm2d", "Flatten", "GRUCell", "GroupNorm", "Hardsigmoid", "Hardswish", "HuberLoss", "Identity",
+    "ELU", "GELU", "GLU", "GRU", "LSTM", "RNN", "SELU", "TLU", "AdaLN", "AdaptiveAvgPool2d", "AvgPool1d", "AvgPool2d",
+    "BCELoss", "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d", "BatchRenorm1d", "BatchRenorm2d", "Buffer",
+    "ConstantPad1d", "ConstantPad2d", "Conv1d", "Conv2d", "ConvTranspose2d", "CosineSimilarity", "CrossEntropyLoss",
+    "DeepNorm", "Dropout", "Dropout1d", "Dropout2d", "DyT", "Embedding", "FiLM", "FilterResponseNorm2d", "Flatten",
+    "GRUCell", "GaussianNLLLoss", "GroupNorm", "Hardsigmoid", "Hardswish", "Hardtanh", "HuberLoss", "Identity",
     "InstanceNorm1d", "InstanceNorm2d", "KLDivLoss", "KeyValueCache", "L1Loss", "LSTMCell", "LayerNorm", "LayerScale",
-    "LeakyReLU", "LearnedPositions", "Linear", "LogSigmoid", "LogSoftmax", "MSELoss", "MaxPool2d", "MinGRU", "MinLSTM",
-    "Mish", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "NLLLoss", "PReLU", "Parameter",
-    "ParameterList", "RMSNorm", "RNNCell", "ReLU", "RecurrentBatchNorm1d", "ScaleNorm", "Sequential", "SiLU", "Sigmoid",
-    "SinusoidalPositions", "SmoothL1Loss", "Softmax", "Softplus", "Summary", "SyncBatchNorm", "Tanh",
-    "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "Upsample",
+    "LeakyReLU", "LearnedPositions", "Linear", "LogSigmoid", "LogSoftmax", "MSELoss", "MaxPool1d", "MaxPool2d",
+    "MinGRU", "MinLSTM", "Mish", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "NLLLoss", "PReLU",
+    "Parameter", "ParameterList", "PixelShuffle", "RMSNorm", "RNNCell", "ReLU", "ReLU6", "RecurrentBatchNorm1d",
+    "ReflectionPad1d", "ReflectionPad2d", "ReplicationPad1d", "ReplicationPad2d", "ScaleNorm", "Sequential", "SiLU",
+    "Sigmoid", "SinusoidalPositions", "SmoothL1Loss", "Softmax", "Softplus", "Softsign", "Summary", "SyncBatchNorm",
+    "Tanh", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
+    "TransformerEncoderLayer", "TripletMarginLoss", "Unflatten", "Upsample", "ZeroPad1d", "ZeroPad2d",
     "convert_sync_batchnorm", "functional", "init", "summary", "utils",
 ]  # fmt: skip
 

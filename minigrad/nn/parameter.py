@@ -1,4 +1,6 @@
-"""Parameter: a tensor that a module registers and an optimizer trains."""
+"""Parameter and Buffer: tensors that a module registers when they are assigned to its attributes."""
+
+from typing import Any, ClassVar, Self
 
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.tensor.tensor import Tensor
@@ -38,3 +40,51 @@ class Parameter(Tensor):
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
+
+
+class Buffer(Tensor):
+    """A tensor that becomes a buffer of a module when it is assigned to an attribute of the module.
+
+    Later assignments of tensors replace it; see `Module.register_buffer`, which does the same by a name.
+
+    Parameters
+    ----------
+    data : Tensor
+        Any shape. The buffer shares its memory, unless it is not contiguous, and is detached from the tape.
+    persistent : bool
+        Whether the buffer is part of the state_dict.
+
+    Raises
+    ------
+    TypeError
+        If `data` is not a tensor.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> class Counter(mg.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.count = mg.nn.Buffer(mg.tensor(0))
+    >>> Counter().state_dict()
+    {'count': tensor(0)}
+    """
+
+    __slots__ = ()
+    persistent: ClassVar[bool] = True
+
+    def __new__(cls, data: Any = None, persistent: bool = True) -> Self:
+        made: Any = super().__new__(cls if persistent else _Temporary)
+        return made
+
+    def __init__(self, data: Tensor, persistent: bool = True) -> None:
+        if not isinstance(data, Tensor):
+            raise TypeError(f"[Buffer] expected a Tensor, got {kind_of(data)}")
+        super().__init__(data.detach().contiguous())
+
+
+class _Temporary(Buffer):
+    """A buffer that is not part of the state_dict; a copy of it is none either."""
+
+    __slots__ = ()
+    persistent = False

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.tensor.tensor import Tensor
-from minigrad.nn.parameter import Parameter
+from minigrad.nn.parameter import Buffer, Parameter
 
 
 class Registry:
@@ -28,6 +28,8 @@ class Registry:
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Parameter):
             self._register("_parameters", name, value)
+        elif isinstance(value, Buffer):
+            self._register("_buffers", name, value, value.persistent)
         elif isinstance(value, Registry):
             self._register("_modules", name, value)
         else:

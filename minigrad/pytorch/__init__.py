@@ -32,7 +32,10 @@ FUNCTIONS["minigrad"] = {
 
 
 # Functions with an argument `inplace`, which is dropped: the result is a new tensor.
-INPLACE = {"dropout", "elu", "hardsigmoid", "hardswish", "leaky_relu", "mish", "relu", "selu", "silu"}
+INPLACE = {
+    "dropout", "dropout1d", "dropout2d", "elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu",
+    "relu6", "selu", "silu",
+}  # fmt: skip
 
 # Functions whose results differ from PyTorch's; these keywords show that PyTorch's function is meant.
 COLLISIONS = {

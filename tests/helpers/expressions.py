@@ -263,19 +263,35 @@ WORKS = """
     [tuple(x) for x in data.DataLoader(data.TensorDataset(a.detach(), i), batch_size=2)]
     list(data.DataLoader([3, 1, 2], batch_size=2, collate_fn=sum))
     list(data.DataLoader(data.Subset(data.TensorDataset(i), [2, 0]), batch_size=2, drop_last=True))[0][0]
-    torch.linalg.inv(a[:, :3])  torch.linalg.solve(a[:, :3], v[:3])                     torch.linalg.solve(a[:, :3], b)
-    torch.linalg.cholesky(a @ a.T + torch.eye(3, device=a.device))
-    torch.linalg.cholesky(a @ a.T + torch.eye(3, device=a.device), upper=True)
     a.scatter(1, b.argsort(1), b)                           a.scatter(1, g[:2], 2.0)    torch.scatter(a, 0, k[None], b[:1, :2])
     a.scatter(dim=0, index=g % 3, value=1.5)                a.clone().scatter_(1, b.argsort(1)[:, :2], b[:, :2])
     a.clone().scatter_add_(1, g, b[:, :2])
     a.index_add(0, k, b[:2])    a.index_add(1, k, b[:, :2], alpha=-2)                   torch.index_add(a, 0, k, b[1:])
-    a.clone().index_add_(0, k, b[1:])
+    a.clone().index_add_(0, k, b[1:])                       F.relu6(a * 5)              F.relu6(input=a, inplace=False)
+    F.hardtanh(a, -0.5, 0.7)    F.hardtanh(a, min_val=0.0, max_val=1.0, inplace=False)  F.softsign(a)
+    F.max_pool1d(x, 2)          F.max_pool1d(x, 2, return_indices=True)                 F.avg_pool1d(x, 3, 1, 1)
+    F.pixel_shuffle(x.reshape(4, 2, 3), 2)                  F.pixel_shuffle(input=x.reshape(4, 2, 3), upscale_factor=2)
+    F.dropout1d(x, 0.0)         F.dropout2d(x[None], training=False)                    F.gumbel_softmax(a, hard=True).sum(1)
+    F.gumbel_softmax(a, tau=0.5, dim=0).sum(0)              F.triplet_margin_loss(a, b, b * 2, swap=True, p=1)
+    F.gaussian_nll_loss(a, b, p)                            F.gaussian_nll_loss(a, b, p[:, 0], full=True)
+    F.gaussian_nll_loss(input=a, target=b, var=0.5, reduction="sum")                    nn.ReLU6()(a)
+    nn.Hardtanh(-0.2, 0.3)(a)   nn.Softsign()(a)            nn.MaxPool1d(2)(x)          nn.AvgPool1d(3, stride=1, padding=1)(x)
+    nn.Unflatten(1, (2, 2))(a)  nn.Unflatten(-1, (-1, 2))(a)                            nn.PixelShuffle(2)(x.reshape(4, 2, 3))
+    nn.ZeroPad1d(1)(x)          nn.ZeroPad2d((1, 2, 0, 1))(x)                           nn.ConstantPad1d((0, 3), 2.5)(x)
+    nn.ConstantPad2d(-1, 2.5)(x)                            nn.ReflectionPad1d((2, 1))(x)
+    nn.ReflectionPad2d(1)(x)    nn.ReplicationPad1d(3)(x)   nn.ReplicationPad2d((3, 0, 1, 2))(x)
+    nn.Dropout1d(0.0)(x)        nn.Dropout2d(0.3).eval()(x[None])                       nn.TripletMarginLoss(margin=2.0)(a, b, b * 2)
+    nn.TripletMarginLoss(p=3, swap=True, reduction="none")(a, b, b * 2)                 nn.GaussianNLLLoss(full=True)(a, b, p)
+    nn.GaussianNLLLoss(eps=0.5, reduction="none")(a, b, p[:, :1])                       nn.Buffer(a) * 2
+    torch.linalg.inv(a[:, :3])  torch.linalg.solve(a[:, :3], v[:3])                     torch.linalg.solve(a[:, :3], b)
+    torch.linalg.cholesky(a @ a.T + torch.eye(3, device=a.device))
+    torch.linalg.cholesky(a @ a.T + torch.eye(3, device=a.device), upper=True)
+    nn.Transformer.generate_square_subsequent_mask(3)
 """
 
 POINTS = """
     nn.Linear(2, 2).half()      nn.LSTM(2, 2).flatten_parameters()                  nn.Linear(2, 2).get_submodule("")
-    nn.LinearCrossEntropyLoss   F.linear_cross_entropy      nn.Buffer(a)
+    nn.LinearCrossEntropyLoss   F.linear_cross_entropy
     a.repeat(2, 1)              a.half()                    a.bfloat16()                a.grad_fn
     a.detach_()                 a.exp_()                    a.relu_()                   a.t_()
     a.unsqueeze_(0)             a.random_(0, 3)
@@ -298,13 +314,10 @@ POINTS = """
     torch.set_default_device    torch.use_deterministic_algorithms(True)                torch.range(0, 3)
     torch.complex64             torch.tril_indices(3, 3)    torch.true_divide(a, b)     torch.onnx
     torch.hub.load              torch.broadcast_tensors
-    F.upsample(a)               F.relu_(a)                  F.relu6(a)                  F.hardtanh(a)
-    F.gumbel_softmax(a)         F.max_pool1d(x, 2)          F.dropout2d(x)
-    nn.Transformer              nn.Dropout2d(0.5)
-    nn.ReLU6()                  nn.Conv3d(1, 1, 1)          nn.MaxPool1d(2)             nn.AdaptiveAvgPool1d(1)
-    nn.ZeroPad2d(1)             nn.PixelShuffle(2)          nn.BatchNorm3d(3)           nn.ParameterDict()
-    nn.CTCLoss()                nn.TripletMarginLoss()      nn.DataParallel             nn.LazyLinear(3)
-    nn.Unflatten(1, (2, 2))     nn.ReflectionPad2d(1)       nn.Bilinear(1, 2, 3)
+    F.upsample(a)               F.relu_(a)                  F.celu(a)                   F.softmin(a)
+    nn.Conv3d(1, 1, 1)          nn.AdaptiveAvgPool1d(1)     nn.BatchNorm3d(3)           nn.ParameterDict()
+    nn.CTCLoss()                nn.CELU()                   nn.DataParallel             nn.LazyLinear(3)
+    nn.Bilinear(1, 2, 3)        nn.Softmin()
     optim.Muon([a])             optim.Adafactor([a])        nn.utils.get_total_norm([a])
     nn.utils.clip_grads_with_norm_([a], 1.0, mg.ones(1))    optim.SGD([a]).register_step_post_hook(print)
     optim.Adadelta([a])         optim.NAdam([a])            optim.swa_utils.AveragedModel

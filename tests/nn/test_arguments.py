@@ -25,7 +25,7 @@ def optimizer():
 SIZES = (
     "in_features", "out_features", "normalized_shape", "num_features", "num_embeddings", "embedding_dim", "input_size",
     "hidden_size", "in_channels", "out_channels", "kernel_size", "output_size", "embed_dim", "num_heads", "d_model", "nhead",
-    "condition_features", "width",
+    "condition_features", "width", "upscale_factor",
 )  # fmt: skip
 REQUIRED = {
     **dict.fromkeys((*SIZES, "num_groups", "num_channels", "max_length", "step_size", "T_max", "T_0"), lambda: 4),
@@ -34,10 +34,13 @@ REQUIRED = {
     **dict.fromkeys(("gamma", "alpha"), lambda: 0.5),
     "max_lr": lambda: 0.1,
     "milestones": lambda: [2],
+    **dict.fromkeys(("padding", "dim"), lambda: 1),
+    "value": lambda: 0.5,
+    "unflattened_size": lambda: (2, 2),
 }
 ALSO = {"OneCycleLR": {"total_steps": 10}}
-# Base classes, containers, and classes that only take modules, functions or tensors.
-OTHERS = {"Identity", "Module", "ModuleDict", "ModuleList", "ParameterList", "Sequential", "Optimizer", "LRScheduler", "LambdaLR", "SequentialLR", "TransformerEncoder", "TransformerDecoder"}  # fmt: skip
+# Base classes, containers, classes that only take modules, functions or tensors, and one whose parts check the numbers.
+OTHERS = {"Transformer", "Identity", "Module", "ModuleDict", "ModuleList", "ParameterList", "Sequential", "Optimizer", "LRScheduler", "LambdaLR", "SequentialLR", "TransformerEncoder", "TransformerDecoder"}  # fmt: skip
 # Arguments without an effect of their own, or that take words or lists.
 SKIPPED = {("OneCycleLR", "epochs"), ("OneCycleLR", "steps_per_epoch")}
 SKIPPED |= {("Conv1d", "padding"), ("Conv2d", "padding"), ("Upsample", "scale_factor")}
@@ -45,7 +48,7 @@ CLASSES = {
     name: getattr(module, name)
     for module in (nn, optim, lr_scheduler)
     for name in module.__all__
-    if inspect.isclass(getattr(module, name)) and name not in OTHERS | {"Parameter", "Summary"}
+    if inspect.isclass(getattr(module, name)) and name not in OTHERS | {"Buffer", "Parameter", "Summary"}
 }
 
 
@@ -166,6 +169,14 @@ CALLS = [
     ("dropout", "p", lambda v: F.dropout(X, v)),
     ("elu", "alpha", lambda v: F.elu(X, v)),
     ("leaky_relu", "negative_slope", lambda v: F.leaky_relu(X, v)),
+    ("dropout1d", "p", lambda v: F.dropout1d(X, v)),
+    ("hardtanh", "min_val", lambda v: F.hardtanh(X, v)),
+    ("hardtanh", "max_val", lambda v: F.hardtanh(X, 0.0, v)),
+    ("gumbel_softmax", "tau", lambda v: F.gumbel_softmax(X, v)),
+    ("pixel_shuffle", "upscale_factor", lambda v: F.pixel_shuffle(mg.ones((1, 1, 1)), v)),
+    ("triplet_margin_loss", "margin", lambda v: F.triplet_margin_loss(X, X, X, v)),
+    ("triplet_margin_loss", "p", lambda v: F.triplet_margin_loss(X, X, X, p=v)),
+    ("gaussian_nll_loss", "eps", lambda v: F.gaussian_nll_loss(X, X, X, eps=v)),
     ("one_hot", "num_classes", lambda v: F.one_hot(LABELS, v)),
     ("cross_entropy", "ignore_index", lambda v: F.cross_entropy(X, LABELS, ignore_index=v)),
     ("cross_entropy", "label_smoothing", lambda v: F.cross_entropy(X, LABELS, label_smoothing=v)),

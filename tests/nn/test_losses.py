@@ -448,3 +448,37 @@ def test_values_of_an_ignored_row_count_nothing_in_any_order(garbage, device):
     for a, b in zip(*found, strict=True):
         assert np.isfinite(array(b)).all()
         np.testing.assert_array_equal(array(a), array(b))
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_losses_of_three_tensors(reduction, device):
+    """The modules, whose functions are in the table; a variance below eps gets PyTorch's gradient, that of eps."""
+    torch = pytest.importorskip("torch")
+    a, b, c = (np.random.default_rng(seed).standard_normal((5, 3)) for seed in range(3))
+    for options in ({}, {"margin": 0.4, "p": 3.0, "swap": True, "eps": 1e-3}):
+        both = [module.TripletMarginLoss(**options, reduction=reduction) for module in (nn, torch.nn)]
+        check(*both, torch, a, b, c, device=device)
+    v = np.abs(c)
+    v[:2, 0] = 0.0, 1e-3
+    for options in ({}, {"full": True, "eps": 0.2}):
+        mine, yours = (module.GaussianNLLLoss(**options, reduction=reduction) for module in (nn, torch.nn))
+        check(mine, yours, torch, a, b, v, device=device)
+        check(lambda v, a, b, f=mine: f(a, b, v), lambda v, a, b, f=yours: f(a, b, v), torch, v, a, b, device=device)
+    x, y = (tensor(value, device) for value in (a, b))
+    same, named = mine(x, y, 0.5), mine(input=x, target=y, var=mg.full_like(x, 0.5))
+    assert same.tolist() == named.tolist()
+
+
+def test_losses_of_three_tensors_refuse(device):
+    x, wide = mg.zeros((4, 3), device=device), mg.zeros((2, 4, 3), device=device)
+    refuses(ValueError, "gaussian_nll_loss", "(3,)", F.gaussian_nll_loss, x, x, mg.ones(3, device=device))
+    refuses(ValueError, "gaussian_nll_loss", "(1, 1)", F.gaussian_nll_loss, x, x, mg.ones((1, 1), device=device))
+    refuses(
+        TypeError, "gaussian_nll_loss", "int64", F.gaussian_nll_loss, x, x, mg.ones(4, dtype="int64", device=device)
+    )
+    refuses(ValueError, "gaussian_nll_loss", "from -1 to -1", F.gaussian_nll_loss, x.to("cpu"), x.to("cpu"), -1.0)
+    refuses(ValueError, "triplet_margin_loss", "(2, 4, 3)", F.triplet_margin_loss, wide, wide, wide)
+    refuses(ValueError, "triplet_margin_loss", "(4, 3) and (3,)", F.triplet_margin_loss, x, x, x[0])
+    refuses(ValueError, "TripletMarginLoss", "above 0", nn.TripletMarginLoss, 0.0)
+    assert repr(nn.TripletMarginLoss(swap=True)) == "TripletMarginLoss(swap=True)"
+    assert repr(nn.GaussianNLLLoss(full=True)) == "GaussianNLLLoss(full=True)"

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from checks import array, tensor
+from checks import array, refuses, tensor
 from nets import Net
 
 import minigrad as mg
@@ -204,3 +204,37 @@ def test_deepcopy_and_pickle(device):
         assert other.last is not net.last
         nn.init.ones_(other.last)
     assert net.last.tolist() == np.zeros((2, 4)).tolist()
+
+
+def test_a_buffer_is_registered_when_it_is_assigned(device):
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.count = nn.Buffer(mg.zeros(2, dtype="int64", device=device))
+            self.scratch = nn.Buffer(mg.ones(3, device=device), persistent=False)
+
+        def forward(self, x):
+            self.count = self.count + 1
+            return x
+
+    module = Counter()
+    for made in (module, copy.deepcopy(module)):
+        assert list(made.state_dict()) == ["count"]
+        assert [name for name, _ in made.named_buffers()] == ["count", "scratch"]
+        assert list(made.parameters()) == []
+    module(mg.ones(1))
+    assert module.state_dict()["count"].tolist() == [1, 1]
+    module.scratch = copy.deepcopy(module.scratch)
+    assert list(module.state_dict()) == ["count"]
+    module.scratch = nn.Buffer(mg.ones(2, device=device))
+    assert list(module.state_dict()) == ["count", "scratch"]
+    module.load_state_dict({"count": np.array([5, 6]), "scratch": np.zeros(2)})
+    assert module.count.tolist() == [5, 6]
+    shared = mg.zeros(2, device=device)
+    nn.Buffer(shared)[0] = 1
+    assert shared.tolist() == [1, 0]
+    loaded = pickle.loads(pickle.dumps(nn.Buffer(shared, persistent=False)))
+    assert (loaded.tolist(), loaded.persistent, isinstance(loaded, nn.Buffer)) == ([1, 0], False, True)
+    refuses(TypeError, "Buffer", "list", nn.Buffer, [1.0])
+    with pytest.raises(AttributeError, match=r"super\(\).__init__\(\)"):
+        object.__new__(nn.Module).x = nn.Buffer(shared)

@@ -4,6 +4,7 @@ from minigrad.array.creation import full
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn import functional as F
+from minigrad.nn.functional import bounds
 from minigrad.nn.module import Module
 from minigrad.nn.parameter import Parameter
 
@@ -282,6 +283,54 @@ class Hardswish(_Elementwise):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.hardswish(x)
+
+
+class Hardtanh(_Elementwise):
+    """x clipped to [min_val, max_val]; the gradient is 0 at the bounds and beyond. `inplace` is as in `ReLU`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.Hardtanh(-2.0, 2.0)(mg.tensor([-3.0, 0.5, 3.0])).tolist()
+    [-2.0, 0.5, 2.0]
+    """
+
+    _shown = "min_val={min_val}, max_val={max_val}"
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(inplace)
+        self.min_val, self.max_val = bounds("Hardtanh", min_val, max_val)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.hardtanh(x, self.min_val, self.max_val)
+
+
+class ReLU6(_Elementwise):
+    """min(max(x, 0), 6) (Howard et al. 2017, https://arxiv.org/abs/1704.04861); `inplace` as in `ReLU`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.ReLU6()(mg.tensor([-1.0, 2.0, 7.0])).tolist()
+    [0.0, 2.0, 6.0]
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu6(x)
+
+
+class Softsign(Module):
+    """x / (1 + |x|), element by element.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.Softsign()(mg.tensor([-1.0, 0.0, 3.0])).tolist()
+    [-0.5, 0.0, 0.75]
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.softsign(x)
 
 
 class _AlongAxis(Module):

@@ -1,20 +1,24 @@
 """The layers of Transformers, and stacks of them (Vaswani et al. 2017, arXiv:1706.03762)."""
 
+import math
 from collections.abc import Callable
 from copy import deepcopy
+from typing import Any
 
+from minigrad.array.creation import full, triu
 from minigrad.engine.memory.dtype import DType
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.join import split
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn.container import ModuleList
+from minigrad.nn.init import xavier_uniform_
 from minigrad.nn.layers.attention import NORMS, KeyValueCache, MultiheadAttention, Norm, make_norm, remove_padding
 from minigrad.nn.layers.dropout import Dropout
 from minigrad.nn.layers.linear import Linear
 from minigrad.nn.module import Module
 from minigrad.nn.norm.batch_norm import BatchNorm1d
-from minigrad.nn.norm.row_norms import check_tensor
+from minigrad.nn.norm.row_norms import LayerNorm, check_tensor
 
 Activation = str | Callable[[Tensor], Tensor]
 
@@ -296,3 +300,77 @@ class TransformerDecoder(_Stack):
                 memory_is_causal, **options,
             )  # fmt: skip
         return tgt if self.norm is None else self.norm(tgt)
+
+
+class Transformer(Module):
+    """An encoder of the source and a decoder that reads its result, each with a final LayerNorm.
+
+    Parameters
+    ----------
+    d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype
+        As for `TransformerEncoderLayer`. Weights of two axes or more are from `init.xavier_uniform_`.
+    num_encoder_layers, num_decoder_layers : int
+    custom_encoder, custom_decoder : Module, optional
+        In place of `TransformerEncoder` and `TransformerDecoder`, called with the same arguments.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> model = mg.nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
+    >>> model(mg.zeros((5, 7, 8)), mg.zeros((5, 10, 8)), tgt_is_causal=True).shape
+    (5, 10, 8)
+    """
+
+    def __init__(
+        self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048, dropout: float = 0.1, activation: Activation = "relu",
+        custom_encoder: Module | None = None, custom_decoder: Module | None = None, layer_norm_eps: float = 1e-5,
+        batch_first: bool = False, norm_first: bool = False, bias: bool = True, device: str | None = None,
+        dtype: DType | str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        num_encoder_layers = integer("Transformer", "num_encoder_layers", num_encoder_layers, 0)
+        num_decoder_layers = integer("Transformer", "num_decoder_layers", num_decoder_layers, 0)
+        options: Any = (
+            d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device,
+            dtype,
+        )  # fmt: skip
+
+        def norm() -> LayerNorm:
+            return LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+
+        if custom_encoder is None:
+            custom_encoder = TransformerEncoder(TransformerEncoderLayer(*options), num_encoder_layers, norm())
+        if custom_decoder is None:
+            custom_decoder = TransformerDecoder(TransformerDecoderLayer(*options), num_decoder_layers, norm())
+        self.encoder, self.decoder = custom_encoder, custom_decoder
+        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+        for weight in self.parameters():
+            if weight.ndim > 1:
+                xavier_uniform_(weight)
+
+    def forward(
+        self, src: Tensor, tgt: Tensor, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None, tgt_is_causal: bool | None = None, memory_is_causal: bool = False,
+    ) -> Tensor:  # fmt: skip
+        """Map `src` ``(S, N, E)`` and `tgt` ``(T, N, E)`` to ``(T, N, E)``; the masks are those of the layers."""
+        memory = self.encoder(src, src_mask, src_key_padding_mask, bool(src_is_causal))
+        return self.decoder(
+            tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, bool(tgt_is_causal),
+            memory_is_causal,
+        )  # fmt: skip
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: str | None = None, dtype: DType | str | None = None) -> Tensor:
+        """Return the causal mask ``(sz, sz)``: −inf above the diagonal, 0 elsewhere.
+
+        Examples
+        --------
+        >>> import minigrad as mg
+        >>> mg.nn.Transformer.generate_square_subsequent_mask(2)
+        tensor([[  0., -inf],
+                [  0.,   0.]])
+        """
+        return triu(full((sz, sz), -math.inf, dtype=dtype, device=device), 1)

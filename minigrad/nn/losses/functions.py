@@ -1,17 +1,22 @@
 """Losses of probabilities and regression losses; the losses of class labels are operations (engine/ops/softmax)."""
 
 import math
+from numbers import Real
 
 from minigrad.array.array_api import finfo
+from minigrad.array.creation import full_like, operand
 from minigrad.engine.devices.kernel_list import repeat
 from minigrad.engine.memory.refusals import kind_of
-from minigrad.engine.ops.activation import softplus
+from minigrad.engine.ops.activation import relu, softplus
 from minigrad.engine.ops.arguments import number
 from minigrad.engine.ops.functions import exp, log, smooth_l1, sqrt, square, squared_difference
-from minigrad.engine.ops.logic import logical_and, maximum, where
+from minigrad.engine.ops.layout import expand_dims
+from minigrad.engine.ops.logic import logical_and, maximum, minimum, where
 from minigrad.engine.ops.rounding import absolute
 from minigrad.engine.tensor.pytorch_names import rename_arguments
 from minigrad.engine.tensor.tensor import Tensor
+
+HALF_LOG_2PI = math.log(2 * math.pi) / 2
 
 
 @rename_arguments
@@ -270,6 +275,128 @@ def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> 
     return (x * y).sum(dim)
 
 
+@rename_arguments
+def triplet_margin_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6,
+    swap: bool = False, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """max(‖a − b‖ₚ − ‖a − c‖ₚ + margin, 0): b, of the kind of a, has to be nearer to a than c is, by the margin.
+
+    Balntas et al. 2016, https://bmva-archive.org.uk/bmvc/2016/papers/paper119/.
+
+    Parameters
+    ----------
+    anchor, positive, negative : Tensor
+        Floats of the same shape, ``(N, D)`` or ``(D,)``: a, b and c.
+    margin : float
+        Above 0.
+    p : float
+        The order of the norm.
+    eps : float
+        Added to each difference, which gives the norm of equal vectors a gradient.
+    swap : bool
+        Whether to take ‖b − c‖ₚ where it is less than ‖a − c‖ₚ.
+    reduction : {"mean", "sum", "none"}
+
+    Returns
+    -------
+    Tensor
+        A scalar, or ``(N,)`` for "none".
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a tensor of floats.
+    ValueError
+        For shapes that differ, a margin that is not above 0, or an unknown `reduction`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> a, b, c = mg.tensor([[0.0, 0.0]]), mg.tensor([[3.0, 0.0]]), mg.tensor([[0.0, 2.0]])
+    >>> round(mg.nn.functional.triplet_margin_loss(a, b, c).item(), 4)
+    2.0
+    """
+    op = "triplet_margin_loss"
+    anchor, positive, negative = (operand(op, x) for x in (anchor, positive, negative))
+    _check_pair(op, anchor, positive, reduction)
+    _check_pair(op, anchor, negative, reduction)
+    margin, p, eps = check_margin(op, margin), number(op, "p", p), number(op, "eps", eps)
+    if anchor.ndim not in (1, 2):
+        raise ValueError(f"[{op}] expected vectors of shape (N, D) or (D,), got {anchor.shape}")
+    near, far = ((anchor - x + eps).norm(p, -1) for x in (positive, negative))
+    if swap:
+        far = minimum(far, (positive - negative + eps).norm(p, -1))
+    return _reduce(relu(near - far + margin), reduction)
+
+
+def check_margin(op: str, margin: float) -> float:
+    """Return `margin` if it is above 0."""
+    margin = number(op, "margin", margin)
+    if not margin > 0:
+        raise ValueError(f"[{op}] expected a margin above 0, got {margin}")
+    return margin
+
+
+@rename_arguments
+def gaussian_nll_loss(
+    x: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
+    """−log of the normal density of mean x and variance v: loss = (log v + (x − y)² / v) / 2.
+
+    Nix, Weigend 1994, https://doi.org/10.1109/ICNN.1994.374138. A variance below ε counts as ε, and gets the gradient
+    that ε would get, as in PyTorch: it can grow again.
+
+    Parameters
+    ----------
+    x, target : Tensor
+        Floats of the same shape: x and y.
+    var : Tensor or float
+        v, not negative: of the shape of x, without its last axis (one v for each row), or with one axis of length 1.
+    full : bool
+        Whether to add the constant log(2π) / 2.
+    eps : float
+        ε.
+    reduction : {"mean", "sum", "none"}
+
+    Returns
+    -------
+    Tensor
+        A scalar, or the shape of `x` for "none".
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a tensor of floats.
+    ValueError
+        For shapes that do not fit, a negative variance (of a tensor, checked on the CPU only), or an unknown
+        `reduction`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.gaussian_nll_loss(mg.tensor([1.0, 3.0]), mg.tensor([0.0, 0.0]), mg.ones(2)).item()
+    2.5
+    """
+    op = "gaussian_nll_loss"
+    x, target = operand(op, x), operand(op, target)
+    _check_pair(op, x, target, reduction)
+    eps = number(op, "eps", eps, 0)
+    v = full_like(x, number(op, "var", var)) if isinstance(var, Real) else operand(op, var)
+    check_float(op, v)
+    if v.shape == x.shape[:-1] != x.shape:
+        v = expand_dims(v, -1)
+    if v.ndim != x.ndim or [n for n, m in zip(v.shape, x.shape, strict=True) if n != m] not in ([], [1]):
+        raise ValueError(
+            f"[{op}] expected a variance of shape {x.shape}, or without its last axis, or with an axis of 1, "
+            f"got {v.shape}"
+        )
+    if v.size and v.device == "cpu":
+        repeat(_check_range, (op, "variances", v.detach(), math.inf))
+    v = v + (maximum(v, eps) - v).detach()
+    return _reduce((log(v) + squared_difference(x, target) / v) / 2 + (HALF_LOG_2PI if full else 0), reduction)
+
+
 def _times(weight: Tensor, x: Tensor) -> Tensor:
     """Return weight * x, with 0 · ∞ = 0: what has no weight costs nothing."""
     return weight * where(logical_and(weight == 0, x == math.inf), finfo(x.dtype).max, x)
@@ -317,7 +444,7 @@ def _check_unit_interval(op: str, what: str, x: Tensor) -> None:
         repeat(_check_range, (op, what, x.detach()))
 
 
-def _check_range(op: str, what: str, x: Tensor) -> None:
+def _check_range(op: str, what: str, x: Tensor, most: float = 1) -> None:
     low, high = x.min().item(), x.max().item()
-    if not (low >= 0 and high <= 1):  # NaN fails both
-        raise ValueError(f"[{op}] expected {what} from 0 to 1, got values from {low:g} to {high:g}")
+    if not (low >= 0 and high <= most):  # NaN fails both
+        raise ValueError(f"[{op}] expected {what} from 0 to {most}, got values from {low:g} to {high:g}")

@@ -6,7 +6,7 @@ from typing import Any
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn import functional as F
-from minigrad.nn.losses.functions import check_delta, check_divergence_reduction, check_reduction
+from minigrad.nn.losses.functions import check_delta, check_divergence_reduction, check_margin, check_reduction
 from minigrad.nn.module import Module
 
 
@@ -214,6 +214,50 @@ class KLDivLoss(_Named):
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Return the loss of log-probabilities and a target of the same shape."""
         return F.kl_div(x, target, self.reduction, self.log_target)
+
+
+class TripletMarginLoss(_Loss):
+    """max(‖a − b‖ₚ − ‖a − c‖ₚ + margin, 0); see `functional.triplet_margin_loss` for the arguments.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> loss = mg.nn.TripletMarginLoss(margin=0.5)
+    >>> loss(mg.zeros((1, 2)), mg.zeros((1, 2)), mg.ones((1, 2))).item()
+    0.0
+    """
+
+    def __init__(
+        self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, reduction: str = "mean"
+    ) -> None:
+        super().__init__(reduction)
+        self.margin, self.swap = check_margin("TripletMarginLoss", margin), bool(swap)
+        self.p, self.eps = number("TripletMarginLoss", "p", p), number("TripletMarginLoss", "eps", eps)
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        """Return the loss of vectors ``(N, D)`` or ``(D,)``."""
+        return F.triplet_margin_loss(
+            anchor, positive, negative, self.margin, self.p, self.eps, self.swap, self.reduction
+        )
+
+
+class GaussianNLLLoss(_Loss):
+    """(log v + (x − y)² / v) / 2 for a variance v; see `functional.gaussian_nll_loss` for the arguments.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.GaussianNLLLoss()(mg.tensor([1.0, 3.0]), mg.tensor([0.0, 0.0]), mg.ones(2)).item()
+    2.5
+    """
+
+    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.full, self.eps = bool(full), number("GaussianNLLLoss", "eps", eps, 0)
+
+    def forward(self, x: Tensor, target: Tensor, var: Tensor | float) -> Tensor:
+        """Return the loss of means, of targets of the same shape, and of variances."""
+        return F.gaussian_nll_loss(x, target, var, self.full, self.eps, self.reduction)
 
 
 class CosineSimilarity(Module):

@@ -152,6 +152,10 @@ ACTIVATION = [
     Op("elu", lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x)), torch="nn.functional.elu",
        cases=(*ONE, case((3, 4), alpha=0.7))),
     Op("hardsigmoid", lambda x: np.clip(x / 6 + 0.5, 0, 1), ONE, torch=lambda t, x: t.clamp(x + 3, 0, 6) / 6, domain=(-5, 5)),
+    Op("relu6", lambda x: np.clip(x, 0, 6), ONE, ulps=0, torch="nn.functional.relu6", domain=(-5, 9), composition=lambda x: mg.clip(x, 0, 6)),
+    Op("hardtanh", lambda x, min_val=-1.0, max_val=1.0: np.clip(x, min_val, max_val), ulps=0, torch="nn.functional.hardtanh",
+       cases=(*ONE, case((3, 4), min_val=-0.5, max_val=0.25)), composition=lambda x, min_val=-1.0, max_val=1.0: mg.clip(x, min_val, max_val)),
+    Op("softsign", lambda x: x / (1 + np.abs(x)), ONE, torch="nn.functional.softsign", composition=lambda x: mg.where(x > 0, 1 - 1 / (1 + x), 1 / (1 - x) - 1)),
     Op(
         "dropout", lambda x, p, training: x * (p < 1), ulps=0, torch="nn.functional.dropout",
         cases=(case((3, 4), p=0.5, training=False), case((3, 4), p=0.0, training=True), case((3, 4), p=1.0, training=True)),

@@ -10,7 +10,27 @@ def permuted(x, axes):
     return np.transpose(x, axes)
 
 
+def pixel_shuffle(x, upscale_factor):
+    """Each r by r part of the result from r² channels."""
+    r = upscale_factor
+    y = np.zeros((*x.shape[:-3], x.shape[-3] // r**2, x.shape[-2] * r, x.shape[-1] * r), x.dtype)
+    for i in range(r):
+        for j in range(r):
+            y[..., i::r, j::r] = x[..., i * r + j :: r * r, :, :]
+    return y
+
+
 LAYOUT = [
+    Op(
+        "pixel_shuffle", pixel_shuffle, dtypes="fib", ulps=0,
+        torch=lambda t, x, upscale_factor: (  # PyTorch 2.13 raises an error in the backward pass of an empty result
+            t.nn.functional.pixel_shuffle(x, upscale_factor) if x.numel() else x.reshape(pixel_shuffle(x.detach().numpy(), upscale_factor).shape)
+        ),
+        cases=(
+            case((1, 4, 2, 3), upscale_factor=2), case((9, 1, 2), upscale_factor=3), case((2, 1, 8, 2, 1), upscale_factor=2),
+            case((3, 2, 2), upscale_factor=1), case((0, 4, 2, 2), upscale_factor=2), case((1, 0, 2, 2), upscale_factor=2),
+        ),
+    ),
     Op(
         "reshape", lambda x, shape: x.reshape(shape), dtypes="fib", ulps=0, torch=lambda t, x, shape: x.reshape(shape),
         cases=(

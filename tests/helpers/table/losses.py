@@ -1,5 +1,7 @@
 """Softmax, its logarithm and the losses of class labels."""
 
+import math
+
 import numpy as np
 
 import minigrad as mg
@@ -42,7 +44,45 @@ def compose_cross_entropy(z, target, weight=None, ignore_index=-100, reduction="
 
 LABELS = np.array([2, 0, 1, 1, 2])
 
+REDUCED = {"mean": lambda x: x.mean(), "sum": lambda x: x.sum(), "none": lambda x: x}
+
+
+def triplet(lib):
+    def triplet_margin_loss(a, b, c, margin=1.0, p=2.0, eps=1e-6, swap=False, reduction="mean"):
+        def distance(x, y):
+            return ((abs(x - y + eps) ** p).sum(-1)) ** (1 / p)
+
+        far = lib.where(distance(b, c) < distance(a, c), distance(b, c), distance(a, c)) if swap else distance(a, c)
+        loss = distance(a, b) - far + margin
+        return REDUCED[reduction](lib.where(loss > 0, loss, 0 * loss))
+
+    return triplet_margin_loss
+
+
+def gaussian(lib):
+    def gaussian_nll_loss(x, y, v, full=False, eps=1e-6, reduction="mean"):
+        v = v[..., None] if v.shape == x.shape[:-1] else v
+        return REDUCED[reduction]((lib.log(v) + (x - y) ** 2 / v + (math.log(2 * math.pi) if full else 0)) / 2)
+
+    return gaussian_nll_loss
+
+
 SOFTMAX = [
+    Op(
+        "triplet_margin_loss", triplet(np), torch="nn.functional.triplet_margin_loss", composition=triplet(mg),
+        cases=(
+            case((4, 3), (4, 3), (4, 3)), case((4, 3), (4, 3), (4, 3), margin=0.3, swap=True, reduction="none"), case((5,), (5,), (5,), margin=4.0),
+            case((4, 3), (4, 3), (4, 3), p=1, reduction="sum"), case((4, 3), (4, 3), (4, 3), p=3.0, eps=0.1), case((0, 3), (0, 3), (0, 3), reduction="none"),
+        ),
+    ),
+    Op(
+        "gaussian_nll_loss", gaussian(np), torch="nn.functional.gaussian_nll_loss", composition=gaussian(mg), domain=((-2, 2), (-2, 2), (0.1, 3)),
+        cases=(
+            case((4, 3), (4, 3), (4, 3)), case((4, 3), (4, 3), (4,), full=True), case((4, 3), (4, 3), (4, 1), reduction="sum"),
+            case((2, 3, 5), (2, 3, 5), (2, 1, 5), reduction="none"), case((5,), (5,), ()), case((3, 3), (3, 3), (3,)),
+            case((0, 3), (0, 3), (0,), reduction="none"),
+        ),
+    ),
     Op("softmax", softmax, ROWS, torch=lambda t, x, axis=-1: t.softmax(x, axis), composition=compose_softmax),
     Op("log_softmax", lambda x, axis=-1: np.log(softmax(x, axis)), ROWS, torch=lambda t, x, axis=-1: t.log_softmax(x, axis),
        composition=lambda x, axis=-1: x - mg.log(mg.sum(mg.exp(x), axis, keepdims=True))),

@@ -123,6 +123,16 @@ def adaptive_avg_pool2d(lib):
     return adaptive_avg_pool2d
 
 
+def sequences(pool):
+    """Return pooling of sequences: of images with one row."""
+
+    def pool1d(x, kernel_size, stride=None, padding=0, **options):
+        options |= {"dilation": (1, options["dilation"])} if "dilation" in options else {}
+        return pool(x[..., None, :], (1, kernel_size), (1, stride or kernel_size), (0, padding), **options)[..., 0, :]
+
+    return pool1d
+
+
 CONV = [
     Op(
         "conv2d", conv2d(np), torch="nn.functional.conv2d", composition=conv2d(mg), ulps=64,
@@ -166,6 +176,20 @@ POOLING = [
             case((1, 2, 6, 5), kernel_size=3, stride=2, padding=1, ceil_mode=True), case((1, 1, 4, 5), kernel_size=2, divisor_override=3),
             case((1, 2, 3, 5), kernel_size=4, stride=2, ceil_mode=True),
             case((1, 2, 6, 5), kernel_size=(3, 2), stride=2, padding=1, ceil_mode=True, count_include_pad=False), case((0, 2, 4, 4), kernel_size=2),
+        ),
+    ),
+    Op(
+        "max_pool1d", sequences(max_pool2d(np)), torch="nn.functional.max_pool1d", composition=sequences(max_pool2d(mg)), ulps=0,
+        cases=(
+            case((2, 3, 6), kernel_size=2), case((3, 7), kernel_size=3, stride=2, padding=1), case((2, 2, 9), kernel_size=2, stride=3, dilation=3),
+            case((1, 2, 6), kernel_size=4, stride=3, ceil_mode=True), case((0, 2, 4), kernel_size=2),
+        ),
+    ),
+    Op(
+        "avg_pool1d", sequences(avg_pool2d(np)), torch="nn.functional.avg_pool1d", composition=sequences(avg_pool2d(mg)),
+        cases=(
+            case((2, 3, 6), kernel_size=2), case((3, 7), kernel_size=3, stride=2, padding=1), case((2, 2, 9), kernel_size=3, stride=1, padding=1, count_include_pad=False),
+            case((1, 2, 6), kernel_size=4, stride=3, ceil_mode=True), case((0, 2, 4), kernel_size=2),
         ),
     ),
     Op(
