@@ -314,10 +314,10 @@ POINTS = """
     torch.set_default_device    torch.use_deterministic_algorithms(True)                torch.range(0, 3)
     torch.complex64             torch.tril_indices(3, 3)    torch.true_divide(a, b)     torch.onnx
     torch.hub.load              torch.broadcast_tensors
-    F.upsample(a)               F.relu_(a)                  F.celu(a)                   F.softmin(a)
+    F.upsample(a)               F.relu_(a)                  F.celu(a)                   F.channel_shuffle(x, 2)
     nn.Conv3d(1, 1, 1)          nn.AdaptiveAvgPool1d(1)     nn.BatchNorm3d(3)           nn.ParameterDict()
     nn.CTCLoss()                nn.CELU()                   nn.DataParallel             nn.LazyLinear(3)
-    nn.Bilinear(1, 2, 3)        nn.Softmin()
+    nn.Bilinear(1, 2, 3)        nn.CircularPad2d(1)         nn.CrossMapLRN2d(3)
     optim.Muon([a])             optim.Adafactor([a])        nn.utils.get_total_norm([a])
     nn.utils.clip_grads_with_norm_([a], 1.0, mg.ones(1))    optim.SGD([a]).register_step_post_hook(print)
     optim.Adadelta([a])         optim.NAdam([a])            optim.swa_utils.AveragedModel
