@@ -50,17 +50,18 @@ cdef class Cell:
     cdef readonly bint carry_norm   # LSTM: whether it is also carried to the next step normalized
     cdef readonly bint centered     # whether the norms subtract the mean: layer normalization, otherwise RMSNorm
     cdef readonly bint swap         # GRU: whether the update gate weighs the new state instead of the old one
+    cdef readonly bint reset_after  # GRU: whether the reset gate multiplies the product with the state, not the state
     cdef readonly double slope      # the hard sigmoid is clip(slope x + 1/2, 0, 1), the logistic function has 0
     cdef readonly double eps        # the ε in the norm of the state's contribution or of the sum
     cdef readonly double eps_c      # the ε in the norm of the cell state
 
     def __cinit__(self, kind: str, norm: str | None = None, sizes: tuple[int, ...] = (), norm_cell: bool = False,
                   carry_norm: bool = False, swap: bool = False, slope: float = 0.0, eps: float = 1e-5,
-                  eps_c: float = 1e-5, centered: bool = True):
+                  eps_c: float = 1e-5, centered: bool = True, reset_after: bool = True):
         self.kind, self.norm, self.sizes = kind, norm, tuple([integer("recurrent", "size", n) for n in sizes])
         self.eps, self.eps_c = number("recurrent", "eps", eps, 0), number("recurrent", "eps_c", eps_c, 0)
         self.norm_cell, self.carry_norm, self.swap, self.slope = norm_cell, carry_norm, swap, slope
-        self.centered = centered
+        self.centered, self.reset_after = centered, reset_after
         # a GRU's reset gate comes between the two summands: there is no sum to normalize
         if kind not in KINDS or norm not in NORMS or (kind, norm) == ("gru", "sum"):
             raise ValueError(f"[recurrent] no cell {kind!r} with norm {norm!r}")
@@ -68,9 +69,10 @@ cdef class Cell:
         if not (1 <= len(self.sizes) <= 4 and min(self.sizes) >= 1 if norm else not self.sizes):
             raise ValueError(f"[recurrent] expected one to four sizes of at least 1 with a norm and none without, "
                              f"got {self.sizes} with {norm!r}")
-        if (norm_cell and kind != "lstm") or (carry_norm and not norm_cell) or (swap and kind != "gru"):
+        if ((norm_cell and kind != "lstm") or (carry_norm and not norm_cell)
+                or ((swap or not reset_after) and kind != "gru")):
             raise ValueError(f"[recurrent] a {kind!r} has no such variant: norm_cell={norm_cell}, "
-                             f"carry_norm={carry_norm}, swap={swap}")
+                             f"carry_norm={carry_norm}, swap={swap}, reset_after={reset_after}")
 
     @property
     def codes(self) -> tuple[int, int]:
@@ -82,7 +84,7 @@ cdef class Cell:
 
     def __reduce__(self) -> tuple[type[Cell], tuple[Any, ...]]:
         return Cell, (self.kind, self.norm, self.sizes, self.norm_cell, self.carry_norm, self.swap, self.slope,
-                      self.eps, self.eps_c, self.centered)
+                      self.eps, self.eps_c, self.centered, self.reset_after)
 
 
 def _check_lengths(str op, Array values: Tensor, int64_t steps) -> int:
@@ -161,12 +163,19 @@ def projected(Cell cell, double eps, x: Tensor, weight: Tensor, bias: Tensor | N
 def summands(Cell cell, x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None, gamma: Tensor | None,
              beta: Tensor | None) -> tuple[Tensor | float, Tensor]:
     """x and u; with norm "sum" 0 and a."""
+    if cell.norm == "sum":
+        z = of_state(cell, None, h, weight, bias, None, None) + x
+        return 0.0, normalized(z, cell.sizes, gamma, beta, cell.eps, cell.centered)
+    return x, of_state(cell, cell.sizes, h, weight, bias, gamma, beta)
+
+
+def of_state(Cell cell, sizes: tuple[int, ...] | None, h: Tensor, weight: Tensor, bias: Tensor | None,
+             gamma: Tensor | None, beta: Tensor | None) -> Tensor:
+    """W h + b, normalized if there are sizes of groups."""
     z = matmul(h, matrix_transpose(weight))
     if bias is not None:
         z = z + bias
-    if cell.norm == "sum":
-        return 0.0, normalized(z + x, cell.sizes, gamma, beta, cell.eps, cell.centered)
-    return x, z if cell.norm is None else normalized(z, cell.sizes, gamma, beta, cell.eps, cell.centered)
+    return normalized(z, sizes, gamma, beta, cell.eps, cell.centered) if sizes else z
 
 
 def gate(Cell cell, a: Tensor) -> Tensor:
@@ -197,11 +206,17 @@ def lstm_step(Cell cell, x: Tensor, h: Tensor, c: Tensor, weight: Tensor, bias: 
 def gru_step(Cell cell, x: Tensor, h: Tensor, c: Tensor | None, weight: Tensor, bias: Tensor | None,
              gamma: Tensor | None, beta: Tensor | None, gamma_c: Tensor | None,
              beta_c: Tensor | None) -> tuple[Tensor, None, dict[str, Tensor]]:
-    x, u = summands(cell, x, h, weight, bias, gamma, beta)
     x_r, x_z, x_n = split(x, 3, axis=-1)
-    u_r, u_z, u_n = split(u, 3, axis=-1)
-    r, z = gate(cell, x_r + u_r), gate(cell, x_z + u_z)
-    n = tanh(x_n + r * u_n)
+    if cell.reset_after:
+        u_r, u_z, u_n = split(of_state(cell, cell.sizes, h, weight, bias, gamma, beta), 3, axis=-1)
+        r, z = gate(cell, x_r + u_r), gate(cell, x_z + u_z)
+        n = tanh(x_n + r * u_n)
+    else:       # the same with the product of r h in the place of r u_n
+        gates, candidate = zip(*[(None, None) if p is None else split(p, [2 * h.shape[-1]])
+                                 for p in (weight, bias, gamma, beta)])
+        u_r, u_z = split(of_state(cell, cell.sizes[:-1], h, *gates), 2, axis=-1)
+        r, z = gate(cell, x_r + u_r), gate(cell, x_z + u_z)
+        n = tanh(x_n + of_state(cell, cell.sizes[-1:], r * h, *candidate))
     return (z * n + (1.0 - z) * h if cell.swap else (1.0 - z) * n + z * h), None, {"r": r, "z": z, "n": n}
 
 
@@ -434,6 +449,8 @@ def recurrent(Cell cell, x: TensorLike, h: TensorLike, c: TensorLike | None, wei
         if (ends.steps, shape_of(ends.values)) != (T, (N,)):
             raise ValueError(f"[{op}] expected lengths of {N} samples of {T} steps, got {ends}")
         mask = ends.values
+    if not cell.reset_after:    # its second product of a step needs the gates that the first one gives
+        return composition(cell, mask, *inputs)
 
     # the state before each step and the last one, so that y and the h_{t-1} of all steps are views of one array
     cdef dict arrays = {"x": dense(a), "lengths": mask}

@@ -6,10 +6,126 @@ import pickle
 import numpy as np
 import pytest
 from checks import array, tensor
-from sequences import KINDS, D, H, N, T, as_tuple, grown, normals
+from sequences import KINDS, D, H, N, T, as_tuple, called_with, grown, normals
 
 import minigrad as mg
 from minigrad import nn
+
+# ── the reset gate before the product ─────────────────────────────────────────────────────────────
+
+# The states h_1 ... h_4 of recorded runs on the values of `waves`, by what was run: the options here, the states
+RECORDED = {
+    "onnx 1.23.2, the reference evaluator in float64; onnxruntime 1.31.1 in float32": ({}, [
+        [[0.582573511773, 0.432198864426], [-0.710626451815, 0.473576556138]],
+        [[0.794083948132, 0.703614973936], [0.03725446505, 0.951000329899]],
+        [[-0.019294739914, 0.937200961986], [-0.063673751445, 0.414044113322]],
+        [[-0.094593607504, 0.28036256908], [0.293096139687, 0.725221726482]]]),
+    "keras 3.15.1, reset_after=False, to 1e-7": ({"bias": "input"}, [
+        [[0.5750289, -0.1764088], [-0.7349141, 0.0293996]], [[0.7134708, 0.0885616], [-0.0219844, 0.7667674]],
+        [[-0.0780089, 0.709325], [-0.114667, -0.1830971]], [[-0.1636967, 0.0088016], [0.1918627, 0.1126286]]]),
+    "dm-haiku 0.0.17, hk.GRU": ({"bias": "input", "convention": "paper"}, [
+        [[-0.658708474825, -0.154154941981], [-0.418375605498, 0.325454328208]],
+        [[0.284729886121, 0.25443478468], [0.080773735817, 0.45904412284]],
+        [[-0.460324460115, 0.357991273884], [-0.875546044193, 0.323293847482]],
+        [[-0.796883759883, 0.043526867419], [0.364458876696, 0.380888566879]]]),
+}  # fmt: skip
+
+
+def waves(place, **options):
+    """Return a GRU of 3 inputs and 2 units, four steps of two samples, and the first states."""
+    made = []
+    for start, shape in enumerate([(4, 2, 3), (2, 2), (6, 3), (6, 2), (6,), (6,)], 1):
+        made.append(np.sin(start + 1.7 * np.arange(np.prod(shape))).reshape(shape))
+    layer = nn.GRU(3, 2, reset_after=False, dtype="float64", **options)
+    layer.load_state_dict(dict(zip(layer.state_dict(), made[2:], strict=False)))
+    return layer.to(place), tensor(made[0], place, True), tensor(made[1][None], place, True)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_gru_that_resets_before_is_theirs(name, device):
+    options, states = RECORDED[name]
+    layer, x, h = waves(device, **options)
+    np.testing.assert_allclose(layer(x, h)[0].tolist(), states, rtol=0, atol=2e-7 if "keras" in name else 2e-12)
+
+
+def reset_before(p, suffix, x, h, alive=None):
+    """Run one layer and direction in plain operations of NumPy or PyTorch arrays of the same library as `p`."""
+    torch, outputs = pytest.importorskip("torch"), []
+    n = h.shape[-1]
+    w, b = p[f"weight_hh{suffix}"], p[f"bias_hh{suffix}"]
+    for t in range(len(x)):
+        a = x[t] @ p[f"weight_ih{suffix}"].T + p[f"bias_ih{suffix}"]
+        r, z = torch.sigmoid(a[:, : 2 * n] + h @ w[: 2 * n].T + b[: 2 * n]).chunk(2, -1)
+        new = (1 - z) * torch.tanh(a[:, 2 * n :] + (r * h) @ w[2 * n :].T + b[2 * n :]) + z * h
+        h = torch.where(alive[t], new, h)
+        outputs.append(torch.where(alive[t], new, 0.0))
+    return torch.stack(outputs), h
+
+
+@pytest.mark.parametrize("lengths", [None, [6, 0, 3]])
+def test_stacked_and_both_ways(lengths, place):
+    """Outputs and all gradients against PyTorch's operations; NaN beyond the ends has no influence."""
+    torch = pytest.importorskip("torch")
+    layer = grown(nn.GRU(D, H, 2, bidirectional=True, reset_after=False)).to(place)
+    p = {name: torch.tensor(array(value), requires_grad=True) for name, value in layer.named_parameters()}
+    x, h, gy, gh = normals(3, (T, N, D), (4, N, H), (T, N, 2 * H), (4, N, H))
+    ends = [T] * N if lengths is None else lengths
+    alive = torch.arange(T)[:, None, None] < torch.tensor(ends)[None, :, None]
+    backwards = torch.tensor([[e - 1 - t if t < e else t for e in ends] for t in range(T)])[:, :, None]
+    theirs, first = torch.tensor(x, requires_grad=True), torch.tensor(h, requires_grad=True)
+    y, last = theirs, []
+    for k in range(2):
+        one, end = reset_before(p, f"_l{k}", y, first[2 * k], alive)
+        reverse = torch.take_along_dim(y, backwards, 0)
+        other, other_end = reset_before(p, f"_l{k}_reverse", reverse, first[2 * k + 1], alive)
+        y, last = torch.cat([one, torch.take_along_dim(other, backwards, 0)], -1), [*last, end, other_end]
+    expected = [y, torch.stack(last)]
+    expected += torch.autograd.grad(expected, [theirs, first, *p.values()], [torch.tensor(gy), torch.tensor(gh)])
+    x[~np.broadcast_to(alive.numpy(), x.shape)] = np.nan
+    ours, start = tensor(x, place, True), tensor(h, place, True)
+    found = layer(ours, start, lengths=None if lengths is None else tensor(np.array(lengths), place))
+    found = [*found, *mg.grad(found, [ours, start, *layer.parameters()], [tensor(gy, place), tensor(gh, place)])]
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(array(a), b.detach().numpy(), rtol=1e-9, atol=1e-11)
+
+
+def test_derivatives_of_a_gru_that_resets_before(device):
+    layer, x, h = waves(device)
+    assert mg.gradcheck(lambda x, h, *given: called_with(layer, given, x, h, lengths=[4, 2]),
+                        [x, h, *layer.parameters()], order=2)  # fmt: skip
+
+
+def test_options_are_kept_by_states_copies_and_pickles(device):
+    """The option changes no name and no shape, so a state fits either form: the options belong to the program."""
+    layer, x, h = waves(device)
+    plain = nn.GRU(3, 2, dtype="float64", device=device)
+    plain.load_state_dict(layer.state_dict())
+    assert abs(plain(x, h)[0] - layer(x, h)[0]).max().item() > 0.1
+    cell = nn.GRUCell(3, 2, reset_after=False, dtype="float64", device=device)
+    cell.load_state_dict({name[:-3]: value for name, value in layer.state_dict().items()})
+    np.testing.assert_allclose(cell(x[0], h[0]).tolist(), layer(x, h)[0][0].tolist(), rtol=1e-13)
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert repr(other) == repr(layer) == "GRU(3, 2, reset_after=False)"
+        np.testing.assert_array_equal(other(x, h)[0].tolist(), layer(x, h)[0].tolist())
+    grads = mg.per_sample_grad(lambda y, _: y.sum(), lambda_of(layer), x.transpose(1, 0, 2), mg.zeros(2, device=device))
+    total = mg.grad(layer(x)[0].sum(), list(layer.parameters()))
+    for each, whole in zip(grads.values(), total, strict=True):
+        np.testing.assert_allclose(each.sum(0).tolist(), whole.tolist(), rtol=1e-11, atol=1e-13)
+
+
+def lambda_of(layer):
+    """Return a module that runs the layer over (N, T, D) and returns its outputs."""
+
+    class Outputs(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            return self.layer(x.transpose(1, 0, 2))[0]
+
+    return Outputs()
+
 
 # ── without a norm: PyTorch ───────────────────────────────────────────────────────────────────────
 
@@ -295,6 +411,8 @@ def test_representations():
         repr(nn.GRU(3, 4, norm="layer", convention="torch")).splitlines()[1]
         == "  3, 4, norm='layer', convention='torch'"
     )
+    assert repr(nn.GRUCell(3, 4, reset_after=False)) == "GRUCell(3, 4, reset_after=False)"
+    assert repr(nn.LSTM(3, 4, norm="rms", norm_cell=False)).splitlines()[1] == "  3, 4, norm='rms', norm_cell=False"
     assert "max_length=7" in repr(nn.RNN(3, 4, norm="batch", max_length=7))
     assert repr(nn.GRU(3, 4, 2, batch_first=True, convention="paper")) == (
         "GRU(3, 4, num_layers=2, batch_first=True, convention='paper')"

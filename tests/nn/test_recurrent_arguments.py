@@ -15,6 +15,7 @@ from minigrad import nn
     lambda: nn.GRU(3, 3, norm="batch"), lambda: nn.RNNCell(-1, 3), lambda: nn.LSTM(3, 3, 0),
     lambda: nn.GRU(3, 3, dropout=1.5), lambda: nn.LSTM(3, 3, gate_activation="tanh"), lambda: nn.LSTM(3, 3, carry_norm=True),
     lambda: nn.LSTM(3, 3, norm="batch", max_length=4, norm_each_gate=True), lambda: nn.LSTMCell(3, 3, norm="batch"),
+    lambda: nn.LSTM(3, 3, norm_cell=False), lambda: nn.LSTMCell(3, 3, norm="rms", norm_cell=False, carry_norm=True),
     lambda: nn.LSTM(3, 3, max_length=4), lambda: nn.LSTM(3, 3, bias=False, forget_bias=1.0), lambda: nn.GRU(3, 3, convention="keras"), lambda: nn.GRU(3, 3, bias="hidden"),
 ])  # fmt: skip
 def test_bad_options(build):
@@ -32,6 +33,7 @@ def test_dropout_without_a_second_layer(kind):
 @pytest.mark.parametrize("build", [
     lambda: nn.RNN(3, 3, bidirectional="no"), lambda: nn.GRU(3, 3, batch_first=0), lambda: nn.RNNCell(3, 3, bias=1),
     lambda: nn.LSTM(3, 3, norm="layer", norm_each_gate=1), lambda: nn.LSTMCell(3, 3, norm="layer", carry_norm="no"),
+    lambda: nn.GRU(3, 3, reset_after=0), lambda: nn.LSTM(3, 3, norm="layer", norm_cell=1),
 ])  # fmt: skip
 def test_flags_that_are_none(build):
     with pytest.raises(TypeError, match=r"^\[(RNN|LSTM|GRU)(Cell)?\] expected \w+ True(,| or) False"):

@@ -36,7 +36,7 @@ def lstm_step(p, norm, x, h, c):
          + norm(h @ p["weight_hh"].T, p["ln_hh.weight"], p["ln_hh.bias"]) + p["bias_ih"])  # fmt: skip
     i, f, g, o = np.split(a, 4, -1)
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-    return sigmoid(o) * np.tanh(norm(c, p["ln_c.weight"], p["ln_c.bias"])), c
+    return sigmoid(o) * np.tanh(norm(c, p.get("ln_c.weight"), p.get("ln_c.bias"))), c
 
 
 def tensorflow_lstm_step(p, norm, x, h, c):
@@ -47,6 +47,33 @@ def tensorflow_lstm_step(p, norm, x, h, c):
     i, f, o = (np.clip(0.2 * a + 0.5, 0, 1) for a in (i, f, o))
     c = norm(f * c + i * np.tanh(g), p["ln_c.weight"], p["ln_c.bias"])
     return o * np.tanh(c), c
+
+
+def summed_lstm_step(p, norm, x, h, c):
+    """Each gate of the sum normalized separately, c not normalized: keras-layernorm-rnn."""
+    a = np.split(x @ p["weight_ih"].T + p["bias_ih"] + h @ p["weight_hh"].T, 4, -1)
+    gains, shifts = np.split(p["ln.weight"], 4), np.split(p["ln.bias"], 4)
+    i, f, g, o = (norm(*parts) for parts in zip(a, gains, shifts, strict=True))
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(c), c
+
+
+def plain_cell_lstm_step(p, norm, x, h, c):
+    return lstm_step(p, lambda a, gain, shift: a if gain is None else norm(a, gain, shift), x, h, c)
+
+
+def reset_before_step(p, norm, x, h, c):
+    """The reset gate multiplies the state before its product; PyTorch's z."""
+    n = h.shape[-1]
+    w_ih, w_hh = p["weight_ih"], p["weight_hh"]
+
+    def part(side, a, rows):
+        return norm(a, p[f"ln_{side}.weight"][rows], p[f"ln_{side}.bias"][rows])
+
+    gates, last = slice(2 * n), slice(2 * n, None)
+    r, z = np.split(sigmoid(part("ih", x @ w_ih[gates].T, gates) + part("hh", h @ w_hh[gates].T, gates)), 2, -1)
+    candidate = np.tanh(part("ih", x @ w_ih[last].T, last) + part("hh", (r * h) @ w_hh[last].T, last))
+    return z * h + (1 - z) * candidate, None
 
 
 def gru_step(p, norm, x, h, c, swapped=False):
@@ -68,7 +95,10 @@ VARIANTS = {
     "LSTM of TensorFlow": (
         "LSTM", {"norm_each_gate": True, "carry_norm": True, "gate_activation": "hard_sigmoid"}, tensorflow_lstm_step,
     ),
+    "LSTM without a norm of c": ("LSTM", {"norm_cell": False}, plain_cell_lstm_step),
+    "LSTM of keras-layernorm-rnn": ("LSTM", {"norm_each_gate": True, "norm_cell": False}, summed_lstm_step),
     "GRU": ("GRU", {}, gru_step),
+    "GRU that resets before": ("GRU", {"reset_after": False, "convention": "torch"}, reset_before_step),
     "GRU with PyTorch's z": ("GRU", {"convention": "torch"}, lambda *args: gru_step(*args, swapped=True)),
 }  # fmt: skip
 
@@ -91,6 +121,34 @@ def test_normalized_layers_are_the_equations(kind, options, step, name, norm, le
     np.testing.assert_allclose(y.tolist(), expected, rtol=1e-10, atol=1e-12)
     for end, last in zip(as_tuple(ends), (h, c), strict=False):
         np.testing.assert_allclose(end[0].tolist(), last, rtol=1e-10, atol=1e-12)
+
+
+# keras-layernorm-rnn 0.2.1 (LayernormLSTM1, tensorflow 2.15.1, float64), by its recurrent_activation
+KERAS_LAYERNORM_RNN = {
+    "hard_sigmoid": [[[0.166236687202, 0.341582108008], [-0.36500114852, -0.054743111745]],
+                     [[0.269192500386, 0.064813528416], [-0.043107248727, -0.057070433021]],
+                     [[0.14733903532, 0.145135002924], [-0.078860794245, 0.282207048788]],
+                     [[0.099672553829, -0.105407682615], [0.080320698948, 0.03983647244]]],
+    "sigmoid": [[[0.164623246417, 0.324052760933], [-0.375888066109, -0.044971786635]],
+                [[0.278461084453, 0.058875966546], [-0.041538828347, -0.046657439591]],
+                [[0.147759736017, 0.131253382924], [-0.076174187122, 0.273556643051]],
+                [[0.09427601885, -0.112347201436], [0.083065445833, 0.039316467366]]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("activation", KERAS_LAYERNORM_RNN)
+def test_the_lstm_of_keras_layernorm_rnn_is_theirs(activation, device):
+    """Its bias, after the norms, is their β."""
+    shapes = enumerate([(4, 2, 3), (1, 2, 2), (8, 3), (8, 2), (8,), (8,), (1, 2, 2)], 1)
+    x, h, kernel, recurrent, bias, gamma, c = (
+        np.sin(start + 1.7 * np.arange(np.prod(shape))).reshape(shape) for start, shape in shapes
+    )
+    layer = nn.LSTM(3, 2, bias=False, norm="layer", norm_each_gate=True, norm_cell=False, gate_activation=activation)
+    layer.to("float64").load_state_dict(
+        {"weight_ih_l0": kernel, "weight_hh_l0": recurrent, "ln_l0.weight": 1 + gamma / 2, "ln_l0.bias": bias}
+    )
+    y = layer.to(device)(tensor(x, device), (tensor(h, device), tensor(c, device)))[0]
+    np.testing.assert_allclose(y.tolist(), KERAS_LAYERNORM_RNN[activation], rtol=0, atol=2e-12)
 
 
 @pytest.mark.parametrize("norm", ["layer", "rms"])
@@ -190,9 +248,46 @@ def test_batch_normalized_layers_are_the_equations(kind, device):
     assert layer(tensor(normals(8, (2 * T, 2, D))[0], device))[0].shape == (2 * T, 2, H)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradients_of_the_batch_normalized_layers(kind, device):
-    layer = grown(getattr(nn, kind)(2, 2, norm="batch", max_length=2)).to(device)
+def test_batch_normalized_variants_are_the_equations(device):
+    """A GRU that resets before its product: the statistics are those of both products, and each batch counts once."""
+    layer = grown(nn.GRU(D, H, norm="batch", max_length=T, reset_after=False)).to(device)
+    (x,), h, means = normals(7, (T, 8, D)), np.zeros((8, H)), []
+    p = {name: array(value).copy() for name, value in layer.state_dict().items()}
+
+    def norm(a, name, rows=slice(None)):
+        return (a - a.mean(0)) / np.sqrt(a.var(0) + 1e-5) * p[f"{name}_l0.weight"][rows]
+
+    for t in range(T):
+        w, gates, last = p["weight_hh_l0"], slice(2 * H), slice(2 * H, None)
+        a_r, a_z, a_n = np.split(norm(x[t] @ p["weight_ih_l0"].T, "bn_ih") + p["bias_ih_l0"], 3, -1)
+        u_r, u_z = np.split(norm(h @ w[gates].T, "bn_hh", gates), 2, -1)
+        r, z = sigmoid(a_r + u_r), sigmoid(a_z + u_z)
+        means.append([*(h @ w[gates].T).mean(0), *((r * h) @ w[last].T).mean(0)])
+        h = (1 - z) * np.tanh(a_n + norm((r * h) @ w[last].T, "bn_hh", last)) + z * h
+    np.testing.assert_allclose(layer(tensor(x, device))[1][0].tolist(), h, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(layer.bn_hh_l0.running_mean.tolist(), 0.1 * np.array(means), rtol=1e-9, atol=1e-11)
+    assert layer.bn_hh_l0.num_batches_tracked.tolist() == [1] * T
+    layer.eval()
+    bn = layer.bn_hh_l0
+    whole = tensor(normals(8, (2, 3 * H))[0], device)
+    parts = [bn._columns(whole[:, : 2 * H], 1), bn._columns(whole[:, 2 * H :], 1, 2 * H)]
+    np.testing.assert_allclose(mg.concat(parts, axis=1).tolist(), bn(whole, 1).tolist(), rtol=1e-14)
+
+
+def test_batch_normalized_lstm_without_a_norm_of_c(device):
+    layer = grown(nn.LSTM(D, H, norm="batch", max_length=T, norm_cell=False)).to(device)
+    assert [name for name, _ in layer.named_children()] == ["bn_ih_l0", "bn_hh_l0"]
+    (_, (h, c)) = layer(tensor(normals(7, (1, 8, D))[0], device))
+    assert (abs(h) <= abs(mg.tanh(c))).all().item()  # h = σ(o) tanh(c)
+    whole = grown(nn.LSTM(D, H, norm="batch", max_length=T)).to(device)
+    whole.load_state_dict(layer.state_dict(), strict=False)
+    np.testing.assert_array_equal(whole(tensor(normals(7, (1, 8, D))[0], device))[1][1].tolist(), c.tolist())
+
+
+@pytest.mark.parametrize("kind, options", [*((kind, {}) for kind in KINDS), ("GRU", {"reset_after": False}),
+                                           ("LSTM", {"norm_cell": False})])  # fmt: skip
+def test_gradients_of_the_batch_normalized_layers(kind, options, device):
+    layer = grown(getattr(nn, kind)(2, 2, norm="batch", max_length=2, **options)).to(device)
     x = tensor(normals(9, (3, 4, 2))[0], device, True)
     assert mg.gradcheck(lambda x, *given: called_with(layer, given, x)[0], [x, *layer.parameters()], order=2)
 
@@ -312,6 +407,9 @@ TRAINED = {
     "batch": lambda: nn.RNN(D, H, norm="batch", max_length=T - 2, dtype="float64"),
     "batch in an LSTM": lambda: nn.LSTM(D, H, norm="batch", max_length=T - 2, dtype="float64"),
     "batch in a GRU": lambda: nn.GRU(D, H, norm="batch", max_length=T, dtype="float64"),
+    "batch in a GRU that resets before": lambda: nn.GRU(
+        D, H, norm="batch", max_length=T - 2, reset_after=False, dtype="float64"
+    ),
     "batch both ways": lambda: nn.RNN(D, H, 2, bidirectional=True, norm="batch", max_length=T, dtype="float64"),
 }
 

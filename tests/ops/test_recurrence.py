@@ -28,12 +28,13 @@ def cells(n):
     yield Cell("lstm", "state", (4 * n,), norm_cell=True, centered=False)
     yield Cell("lstm", "sum", (n,) * 4, norm_cell=True, carry_norm=True, centered=False)
     yield Cell("gru", "state", (2 * n, n), centered=False)
+    yield Cell("gru", reset_after=False)
+    yield Cell("gru", "state", (2 * n, n), swap=True, slope=0.2, reset_after=False)
 
 
 def name(cell):
-    return (
-        f"{cell.kind}-{cell.norm}-{len(cell.sizes)}-{cell.norm_cell:d}{cell.carry_norm:d}{cell.swap:d}{cell.centered:d}"
-    )
+    flags = cell.norm_cell, cell.carry_norm, cell.swap, cell.centered, cell.reset_after
+    return f"{cell.kind}-{cell.norm}-{len(cell.sizes)}-{''.join(str(int(flag)) for flag in flags)}"
 
 
 def operands(cell, T, N, H, seed=0, dtype="float64", affine=True, bias=True, device="cpu"):
@@ -329,7 +330,7 @@ def test_bad_dtypes_and_cells():
 @pytest.mark.parametrize("arguments, options", [
     (("lstm", "state", (1,) * 8), {}), (("lstm", "state", (-4, 12)), {}), (("lstm", "state", ()), {}),
     (("lstm", None, (8,)), {}), (("gru",), {"norm_cell": True}), (("lstm",), {"carry_norm": True}),
-    (("lstm",), {"swap": True}), (("lstm",), {"eps": -1.0}),
+    (("lstm",), {"swap": True}), (("lstm",), {"reset_after": False}), (("lstm",), {"eps": -1.0}),
 ])  # fmt: skip
 def test_cells_that_do_not_exist(arguments, options):
     with pytest.raises(ValueError, match=r"\[recurrent\] "):

@@ -66,7 +66,7 @@ class _ChannelNorm(Affine):
 
     def _normalize(
         self, x: Tensor, mean: Tensor | None, var: Tensor | None, count: Tensor | None,
-        affine: tuple[Tensor, Tensor] | None = None, over_ranks: bool = False,
+        affine: tuple[Tensor | None, ...] | None = None, over_ranks: bool = False,
     ) -> Tensor:  # fmt: skip
         """Apply `F.batch_norm`; in training, update the running statistics and count the batch.
 
@@ -329,6 +329,10 @@ class RecurrentBatchNorm1d(_ChannelNorm):
     def forward(self, x: Tensor, time: int) -> Tensor:
         """``(N, C)`` at step `time`, counted from 0, to the same shape."""
         self._check(x)
+        return self._columns(x, time)
+
+    def _columns(self, x: Tensor, time: int, first: int = 0) -> Tensor:
+        """As `forward` for some of the features, of which `first` is the first; the last ones count the batch."""
         time = integer("RecurrentBatchNorm1d", "time", time, 0)
         step = min(time, self.max_length - 1)
         if not self.training and not int(self.num_batches_tracked[step]):
@@ -336,7 +340,14 @@ class RecurrentBatchNorm1d(_ChannelNorm):
             step = int(trained[-1]) if trained.size else step
         # A step that has seen only empty batches has no statistics.
         count = self.num_batches_tracked[step] if x.size else None
-        return self._normalize(x, self.running_mean[step], self.running_var[step], count)
+        end = first + x.shape[1]
+        if end == self.num_features and not first:
+            return self._normalize(x, self.running_mean[step], self.running_var[step], count)
+        if count is not None and end < self.num_features:
+            count = count + 0
+        affine = tuple(p if p is None else p[first:end] for p in (self.weight, self.bias))
+        mean, var = (statistics[step][first:end] for statistics in (self.running_mean, self.running_var))
+        return self._normalize(x, mean, var, count, affine)
 
     def extra_repr(self) -> str:
         return (

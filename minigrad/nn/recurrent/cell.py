@@ -95,12 +95,14 @@ class LSTMCell(_StepCell):
         c' = σ(f) c + σ(i) tanh(g)
         h' = σ(o) tanh(c')
 
-    With a norm, and with `norm_each_gate` and `carry_norm`, it is the step of `LSTM` with these options.
+    With a norm, and with `norm_each_gate`, `carry_norm` and `norm_cell`, it is the step of `LSTM` with these options.
 
     Parameters
     ----------
-    input_size, hidden_size, bias, norm_each_gate, carry_norm, forget_bias, gate_activation, eps, device, dtype
+    input_size, hidden_size, bias, norm_each_gate, carry_norm, norm_cell, forget_bias, gate_activation, eps
         As in `LSTM`.
+    device, dtype
+        As in `Linear`.
     norm : {None, "layer", "rms"}
         What to normalize.
 
@@ -128,12 +130,12 @@ class LSTMCell(_StepCell):
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool | Literal["input"] = True, *, norm: str | None = None,
-        norm_each_gate: bool = False, carry_norm: bool = False, forget_bias: float | None = None,
-        gate_activation: str = "sigmoid", eps: float = 1e-5, device: str | None = None,
-        dtype: DType | str | None = None,
+        norm_each_gate: bool = False, carry_norm: bool = False, norm_cell: bool = True,
+        forget_bias: float | None = None, gate_activation: str = "sigmoid", eps: float = 1e-5,
+        device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, bias, norm, eps)
-        self._set_lstm(norm_each_gate, carry_norm, forget_bias)
+        self._set_lstm(norm_each_gate, carry_norm, norm_cell, forget_bias)
         self._set_gates(gate_activation)
         self._finish(device, dtype)
 
@@ -154,11 +156,11 @@ class GRUCell(_StepCell):
         n = tanh(W_in x + b_in + r (W_hn h + b_hn))
         h' = (1 − z) n + z h
 
-    With a norm, and with `convention`, it is the step of `GRU` with these options.
+    With a norm, and with `convention` and `reset_after`, it is the step of `GRU` with these options.
 
     Parameters
     ----------
-    input_size, hidden_size, bias, convention, gate_activation, eps, device, dtype
+    input_size, hidden_size, bias, convention, reset_after, gate_activation, eps, device, dtype
         As in `GRU`.
     norm : {None, "layer", "rms"}
         What to normalize.
@@ -186,11 +188,11 @@ class GRUCell(_StepCell):
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool | Literal["input"] = True, *, norm: str | None = None,
-        convention: str | None = None, gate_activation: str = "sigmoid",
+        convention: str | None = None, reset_after: bool = True, gate_activation: str = "sigmoid",
         eps: float = 1e-5, device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, bias, norm, eps)
-        self._set_gru(convention)
+        self._set_gru(convention, reset_after)
         self._set_gates(gate_activation)
         self._finish(device, dtype)
 

@@ -150,10 +150,12 @@ class LSTM(Sequences):
         h_t = σ(o) tanh(LN_c(c_t))
 
     with LN as in `RNN`, over all columns, which for LN_ih and LN_hh are those of all four gates. The options change
-    these lines, both of them together as in TensorFlow's LayerNormBasicLSTMCell::
+    these lines, the first two together as in TensorFlow's LayerNormBasicLSTMCell, the first and the last as in the
+    package keras-layernorm-rnn (whose bias is LN's β: ``bias=False`` here)::
 
-        norm_each_gate:  a = W_ih x_t + b_ih + W_hh h_{t-1};  i, f, g, o = LN(a_i), LN(a_f), LN(a_g), LN(a_o)
-        carry_norm:      c_t = LN_c(σ(f) c_{t-1} + σ(i) tanh(g));  h_t = σ(o) tanh(c_t)
+        norm_each_gate:   a = W_ih x_t + b_ih + W_hh h_{t-1};  i, f, g, o = LN(a_i), LN(a_f), LN(a_g), LN(a_o)
+        carry_norm:       c_t = LN_c(σ(f) c_{t-1} + σ(i) tanh(g));  h_t = σ(o) tanh(c_t)
+        norm_cell=False:  h_t = σ(o) tanh(c_t)
 
     ``norm="rms"`` has RMS in the place of LN, as in `RNN`. With ``norm="batch"`` (Cooijmans et al. 2016,
     https://arxiv.org/abs/1603.09025, equations 6 to 8), composed step by step, with separate statistics for every step
@@ -174,8 +176,9 @@ class LSTM(Sequences):
         Whether to add b_ih and b_hh, or b_ih alone (as in Keras). With a norm there is at most b_ih.
     norm : {None, "layer", "rms", "batch"}
         What to normalize, as above.
-    norm_each_gate, carry_norm : bool
-        The variants of ``norm="layer"`` and ``norm="rms"``, as above; they may be combined.
+    norm_each_gate, carry_norm, norm_cell : bool
+        The variants of ``norm="layer"`` and ``norm="rms"``, as above; they may be combined, but without its norm c
+        cannot be carried normalized. ``norm_cell=False`` also omits the BN_c of ``norm="batch"``.
     forget_bias : float, optional
         The initial bias of f, instead of random numbers: the sum of its parts in b_ih and b_hh or, with
         `norm_each_gate`, the β of LN(a_f), since an earlier constant bias has no effect.
@@ -223,9 +226,9 @@ class LSTM(Sequences):
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool | Literal["input"] = True,
         batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, *, norm: str | None = None,
-        norm_each_gate: bool = False, carry_norm: bool = False, forget_bias: float | None = None,
-        gate_activation: str = "sigmoid", max_length: int | None = None, eps: float = 1e-5, proj_size: int = 0,
-        device: str | None = None, dtype: DType | str | None = None,
+        norm_each_gate: bool = False, carry_norm: bool = False, norm_cell: bool = True,
+        forget_bias: float | None = None, gate_activation: str = "sigmoid", max_length: int | None = None,
+        eps: float = 1e-5, proj_size: int = 0, device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
         if integer(self.name, "proj_size", proj_size, 0):
             raise TypeError(
@@ -233,7 +236,7 @@ class LSTM(Sequences):
                 f"output makes it narrower, without a narrower state"
             )
         super().__init__(input_size, hidden_size, bias, norm, eps)
-        self._set_lstm(norm_each_gate, carry_norm, forget_bias)
+        self._set_lstm(norm_each_gate, carry_norm, norm_cell, forget_bias)
         self._set_gates(gate_activation)
         self._set_max_length(max_length)
         self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)
@@ -283,6 +286,13 @@ class GRU(Sequences):
         "torch":  h_t = (1 − z) n + z h_{t-1}
         "paper":  h_t = (1 − z) h_{t-1} + z n
 
+    With ``reset_after=False`` the reset gate multiplies the state instead of the product with it, as in the paper of
+    Cho et al., in Keras under the same name, and by default in ONNX (``linear_before_reset=0``) and dm-haiku. A step
+    then has two products, one after the other, and is composed of other operations::
+
+        n = tanh(W_in x_t + b_in + W_hn (r h_{t-1}) + b_hn)          without a norm
+        n = tanh(LN_in(W_in x_t) + LN_hn(W_hn (r h_{t-1})))          with "layer"
+
     ``norm="rms"`` has RMS in the place of LN, as in `RNN`. With ``norm="batch"``, composed step by step as in `LSTM`,
     with separate statistics for every step::
 
@@ -302,6 +312,8 @@ class GRU(Sequences):
         What to normalize, as above.
     convention : {None, "torch", "paper"}
         Which term z weights, as above; None means "paper" with "layer" and "rms", otherwise "torch".
+    reset_after : bool
+        Whether r multiplies the product with the state, or the state, as above.
     num_layers, batch_first, dropout, bidirectional, max_length, device, dtype
         As in `RNN`.
     gate_activation, eps
@@ -338,11 +350,11 @@ class GRU(Sequences):
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool | Literal["input"] = True,
         batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, *, norm: str | None = None,
-        convention: str | None = None, gate_activation: str = "sigmoid", max_length: int | None = None,
-        eps: float = 1e-5, device: str | None = None, dtype: DType | str | None = None,
+        convention: str | None = None, reset_after: bool = True, gate_activation: str = "sigmoid",
+        max_length: int | None = None, eps: float = 1e-5, device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, bias, norm, eps)
-        self._set_gru(convention)
+        self._set_gru(convention, reset_after)
         self._set_gates(gate_activation)
         self._set_max_length(max_length)
         self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)

@@ -120,20 +120,25 @@ class Recurrent(Module):
             raise TypeError(f"[{self.name}] expected {option} True or False, got {value!r}")
         return value
 
-    def _set_lstm(self, norm_each_gate: bool, carry_norm: bool, forget_bias: float | None) -> None:
+    def _set_lstm(self, norm_each_gate: bool, carry_norm: bool, norm_cell: bool, forget_bias: float | None) -> None:
         if (norm_each_gate or carry_norm) and self.norm not in PREFIXES:
             raise ValueError(f"[{self.name}] expected norm='layer' or 'rms' with norm_each_gate and carry_norm, "
                              f"got {self.norm!r}")  # fmt: skip
+        if not norm_cell and (self.norm is None or carry_norm):
+            raise ValueError(f"[{self.name}] expected a norm, and none of c to carry on, with norm_cell=False, "
+                             f"got norm={self.norm!r} and carry_norm={carry_norm}")  # fmt: skip
         if forget_bias is not None and self.bias is False and not norm_each_gate:
             raise ValueError(f"[{self.name}] expected a bias with forget_bias={forget_bias}, got bias=False")
         self.norm_each_gate = self._flag("norm_each_gate", norm_each_gate)
         self.carry_norm = self._flag("carry_norm", carry_norm)
+        self.norm_cell = self._flag("norm_cell", norm_cell)
         self.forget_bias = None if forget_bias is None else number(self.name, "forget_bias", forget_bias)
 
-    def _set_gru(self, convention: str | None) -> None:
+    def _set_gru(self, convention: str | None, reset_after: bool) -> None:
         if convention not in (None, "torch", "paper"):
             raise ValueError(f"[{self.name}] expected convention None, 'torch' or 'paper', got {convention!r}")
         self.convention = convention or self._usual_convention()
+        self.reset_after = self._flag("reset_after", reset_after)
 
     def _usual_convention(self) -> str:
         """Return the convention of the publication of the norm."""
@@ -157,7 +162,7 @@ class Recurrent(Module):
             return {}
         prefix = PREFIXES[self.norm]
         norms = {prefix: sizes} if place == "sum" else {f"{prefix}_ih": sizes, f"{prefix}_hh": sizes}
-        return {**norms, f"{prefix}_c": (self.hidden_size,)} if self.kind == "lstm" else norms
+        return {**norms, f"{prefix}_c": (self.hidden_size,)} if self.kind == "lstm" and self.norm_cell else norms
 
     # ── parameters ──
 
@@ -268,7 +273,7 @@ class Recurrent(Module):
             prefix = PREFIXES[self.norm]
             norm = self._norm_of((prefix if place == "sum" else f"{prefix}_hh") + suffix, sizes)
             gamma, beta, eps = norm.weight, norm.bias, norm.eps
-        norm_c = place is not None and self.kind == "lstm"
+        norm_c = place is not None and self.kind == "lstm" and self.norm_cell
         if norm_c:
             norm = self._norm_of(f"{prefix}_c{suffix}", (self.hidden_size,))
             gamma_c, beta_c, eps_c = norm.weight, norm.bias, norm.eps
@@ -276,7 +281,8 @@ class Recurrent(Module):
             cell = Cell("rnn_" + self.nonlinearity, place, sizes, eps=eps, centered=centered)
         elif self.kind == "gru":
             swap, slope = self.convention == "paper", SLOPES[self.gate_activation]
-            cell = Cell("gru", place, sizes, swap=swap, slope=slope, eps=eps, centered=centered)
+            cell = Cell("gru", place, sizes, swap=swap, slope=slope, eps=eps, centered=centered,
+                        reset_after=self.reset_after)  # fmt: skip
         else:
             slope = SLOPES[self.gate_activation]
             cell = Cell("lstm", place, sizes, norm_c, self.carry_norm, slope=slope, eps=eps, eps_c=eps_c,
@@ -301,8 +307,8 @@ class Recurrent(Module):
         named = {
             "nonlinearity": "tanh", "bias": True, "num_layers": 1, "batch_first": False, "dropout": 0.0,
             "bidirectional": False, "norm": None, "gate_activation": "sigmoid", "norm_each_gate": False,
-            "carry_norm": False, "forget_bias": None, "convention": self._usual_convention(),
-            "max_length": None, "eps": 1e-5,
+            "carry_norm": False, "norm_cell": True, "forget_bias": None, "convention": self._usual_convention(),
+            "reset_after": True, "max_length": None, "eps": 1e-5,
         }  # fmt: skip
         changed = [f", {key}={value!r}" for key, default in named.items()
                    if (value := getattr(self, key, default)) != default]  # fmt: skip

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from minigrad.array.creation import arange, zeros
 from minigrad.engine.memory.dtype import DType
@@ -14,7 +14,6 @@ from minigrad.engine.ops.recurrent import Lengths as CheckedLengths
 from minigrad.engine.ops.slices import flip
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn import functional as F
-from minigrad.nn.module import Module
 from minigrad.nn.norm.batch_norm import RecurrentBatchNorm1d
 from minigrad.nn.recurrent.recurrence import Recurrent
 
@@ -64,7 +63,7 @@ class Sequences(Recurrent):
             return {}
         columns = GATES[self.kind] * self.hidden_size
         norms = {"bn_ih": (columns, False), "bn_hh": (columns, False)}
-        return {**norms, "bn_c": (self.hidden_size, True)} if self.kind == "lstm" else norms
+        return {**norms, "bn_c": (self.hidden_size, True)} if self.kind == "lstm" and self.norm_cell else norms
 
     def _all_suffixes(self) -> list[str]:
         return [suffix for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
@@ -144,23 +143,32 @@ class Sequences(Recurrent):
         weight, bias = getattr(self, "weight_hh" + suffix), getattr(self, "bias_ih" + suffix)
         cell, states, outputs = self._loop(suffix)[0], first, []
         for time, share in enumerate(unstack(F.linear(x, getattr(self, "weight_ih" + suffix)))):
-            a, u = norms["bn_ih"](share, time), norms["bn_hh"](F.linear(states[0], weight), time)
-            states = self._batch_step(cell, a if bias is None else a + bias, u, states, norms, time)
+            a = norms["bn_ih"](share, time)
+            states = self._batch_step(cell, a if bias is None else a + bias, weight, states, norms, time)
             outputs.append(states[0])
         return stack(outputs), *states
 
     def _batch_step(
-        self, cell: Cell, x: Tensor, u: Tensor, states: tuple[Tensor, ...], norms: dict[str, Module], time: int
+        self, cell: Cell, x: Tensor, weight: Tensor, states: tuple[Tensor, ...], norms: dict[str, Any], time: int
     ) -> tuple[Tensor, ...]:
-        """Return the next states, from the normalized contributions of the input and of the state."""
-        if self.kind == "rnn":
-            return ((F.tanh if self.nonlinearity == "tanh" else F.relu)(x + u),)
-        if self.kind == "lstm":
-            i, f, g, o = split(x + u, 4, axis=-1)
-            c = gate(cell, f) * states[1] + gate(cell, i) * F.tanh(g)
-            return gate(cell, o) * F.tanh(norms["bn_c"](c, time)), c
-        (x_r, x_z, x_n), (u_r, u_z, u_n) = split(x, 3, axis=-1), split(u, 3, axis=-1)
-        z, n = gate(cell, x_z + u_z), F.tanh(x_n + gate(cell, x_r + u_r) * u_n)
+        """Return the next states, from the normalized contribution of the input."""
+        if not cell.reset_after:
+            x_r, x_z, x_n = split(x, 3, axis=-1)
+            first, last = split(weight, [2 * self.hidden_size])
+            u_r, u_z = split(norms["bn_hh"]._columns(F.linear(states[0], first), time, 0), 2, axis=-1)
+            r = gate(cell, x_r + u_r)
+            u_n = norms["bn_hh"]._columns(F.linear(r * states[0], last), time, 2 * self.hidden_size)
+        else:
+            u = norms["bn_hh"](F.linear(states[0], weight), time)
+            if self.kind == "rnn":
+                return ((F.tanh if self.nonlinearity == "tanh" else F.relu)(x + u),)
+            if self.kind == "lstm":
+                i, f, g, o = split(x + u, 4, axis=-1)
+                c = gate(cell, f) * states[1] + gate(cell, i) * F.tanh(g)
+                return gate(cell, o) * F.tanh(norms["bn_c"](c, time) if self.norm_cell else c), c
+            (x_r, x_z, x_n), (u_r, u_z, u_n) = split(x, 3, axis=-1), split(u, 3, axis=-1)
+            u_n = gate(cell, x_r + u_r) * u_n
+        z, n = gate(cell, x_z + u_z), F.tanh(x_n + u_n)
         return (((1.0 - z) * states[0] + z * n if cell.swap else (1.0 - z) * n + z * states[0]),)
 
 
