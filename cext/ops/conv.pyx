@@ -123,7 +123,9 @@ cpdef Array conv2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = 
     stride, dilation : int or pair of int
         The distances, in rows and columns, between windows and between the elements of a window; 1 or more.
     padding : int, pair of int, "valid" or "same"
-        Zeros on either side. "valid" adds none; "same" keeps H and W with a stride of 1, with an odd zero at the end.
+        Zeros on either side. "valid" adds none; "same" as few as give ``P = ceil(H / s)``, an odd one at the end: the
+        "same" of TensorFlow, Keras and Flax, ONNX's SAME_UPPER, and for a stride of 1, the only one that it takes,
+        PyTorch's. With a stride of 2 and an even H, a window of 3 has a zero at the end alone, other than with ``1``.
     groups : int
         The number of groups of channels and outputs; outputs see the channels of their group only.
 
@@ -226,16 +228,16 @@ cdef tuple geometry(str op, tuple given, Array x, Array w, tuple stride, object 
     if type(padding) is not tuple:
         if padding not in ("valid", "same"):
             raise ValueError(f'[{op}] expected "valid", "same" or integers for padding, got {padding!r}')
-        if padding == "same" and stride != (1, 1):
-            raise ValueError(f'[{op}] expected a stride of 1 with the padding "same", got '
-                             f'{stride if op == "conv2d" else stride[1]}')
         zeros = None
     else:
         zeros = padding
     for i in range(2):
         length, axis = x.extent[2 + i], <int>len(given) - 2 + i
         span = dilation[i] * <object>(w.extent[2 + i] - 1) + 1      # may have more than 64 bits
-        around = (span - 1 if padding == "same" else 0) if zeros is None else 2 * zeros[i]
+        if zeros is not None:
+            around = 2 * zeros[i]
+        else:       # "same": windows begin at 0, s, 2 s ... of x and its zeros; the last of those below `length` fits
+            around = max((length - 1) // stride[i] * stride[i] + span - length, 0) if padding == "same" else 0
         if length == 0:
             raise ValueError(f"[{op}] expected x with elements on axis {axis}, got {given}")
         if span > length + around or span > 2**61:

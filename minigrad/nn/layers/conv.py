@@ -44,8 +44,6 @@ class _Conv(Weighted):
         if isinstance(self.padding, str) and self.padding not in ("valid", "same"):
             numbers = "integers" if self.axes == 2 else "an integer"
             raise ValueError(f'[{name}] expected "valid", "same" or {numbers} for padding, got {self.padding!r}')
-        if self.padding == "same" and self.stride != (1,) * self.axes:
-            raise ValueError(f'[{name}] expected a stride of 1 with the padding "same", got {self.stride}')
         first, second = (inputs, outputs) if transposed else (outputs, inputs)
         self._add_parameters((first, second // groups, *self.kernel_size), outputs, bias, device, dtype)
 
@@ -120,7 +118,7 @@ class Conv1d(_Conv):
     kernel_size, stride, dilation : int
         The steps of a window, the distance between windows, and between the elements of one window.
     padding : int, "valid" or "same"
-        Zeros added on either side.
+        Zeros added on either side, as in `functional.conv2d`.
     in_channels, out_channels, groups, bias, device, dtype
         As in `Conv2d`.
 
