@@ -127,6 +127,8 @@ cdef object plain_axis(str op, object axis):
     if isinstance(axis, (tuple, list)):
         axes = [integer(op, "axis", k) for k in axis]
         return axes if isinstance(axis, list) else tuple(axes)
+    if isinstance(axis, bool):      # a flag, as in PyTorch's x.std(False)
+        raise TypeError(f"[{op}] expected an integer axis, got {axis}")
     return integer(op, "axis", axis)
 
 

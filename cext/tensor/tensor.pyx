@@ -395,13 +395,15 @@ cdef class Tensor(Operators, Extension):
         return layout.permute_dims(self, axes[0] if len(axes) == 1 and hasattr(axes[0], "__iter__") else axes)
 
     def transpose(self, *axes: int | Sequence[int]) -> Tensor:
-        """The axes in the given order, or reversed: NumPy's transpose."""
-        if len(axes) == 2 and self.ndim_ > 2:
+        """The axes in the given order, or reversed: NumPy's transpose.
+
+        Two integers that PyTorch would exchange raise a ValueError: `swapaxes` does so.
+        """
+        if len(axes) == 2 and self.ndim_ >= 2:
             first, second = [one_axis("transpose", k, self.ndim_) for k in axes]
-            order = list(range(self.ndim_))
-            order[first], order[second] = second, first
-            raise ValueError(f"[transpose] expected all {self.ndim_} axes in their new order, got {axes}: "
-                             f"x.permute_dims({str(order)[1:-1]}) exchanges these two")
+            if self.ndim_ > 2 or first < second:
+                raise ValueError(f"[transpose] expected all {self.ndim_} axes in their new order, got {axes}: "
+                                 f"x.swapaxes({axes[0]}, {axes[1]}) exchanges these two")
         return self.permute_dims(*axes) if axes else self.T
 
     moveaxis = layout.moveaxis

@@ -192,7 +192,7 @@ class Module(Registry):
         return (buffer for _, buffer in self.named_buffers(recurse=recurse))
 
     def apply(self: Self, function: Callable[["Module"], object]) -> Self:
-        """Call `function` on every submodule, then on this module, and return this module.
+        """Call `function` on every submodule, in their order, then on this module, and return this module.
 
         Examples
         --------
@@ -203,8 +203,9 @@ class Module(Registry):
         >>> nn.Sequential(nn.Linear(2, 1)).apply(zero)[0].bias.tolist()
         [0.0]
         """
-        for module in reversed(list(self.modules())):
-            function(module)
+        for module in self.children():
+            module.apply(function)
+        function(self)
         return self
 
     # ── modes and gradients ──

@@ -44,8 +44,8 @@ COLLISIONS = {
     "max": "x.max(axis) gives the values and x.argmax(axis) the indices; PyTorch's x.max(dim) gives both",
     "min": "x.min(axis) gives the values and x.argmin(axis) the indices; PyTorch's x.min(dim) gives both",
     "sort": "x.sort(axis) gives the values and x.argsort(axis) the indices; PyTorch's x.sort(dim) gives both",
-    "split": "x.split(n, axis) makes n parts; for PyTorch's parts of n elements write "
-    "x.split(range(n, x.shape[axis], n), axis)",
+    "split": "x.split(n, axis) makes n parts, and a list has the indices between parts; for PyTorch's parts of n "
+    "elements, or of the lengths in a list, write x.split_with_sizes(n, axis)",
 }
 DIVISORS = "divides by n here and by n - 1 in PyTorch: add correction=0 for ours, correction=1 for PyTorch's"
 
@@ -60,6 +60,8 @@ def call(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if name == "where" and len(args) == 1 and not options:
         return mg.nonzero(*args)
+    if "correction" in own and (len(args) > code.co_argcount or any(isinstance(a, bool) for a in args)):
+        raise TypeError(f"[{name}] {DIVISORS}")  # x.std(0, False), x.std(False)
     if len(args) <= code.co_argcount and all(k in own for k in options):
         return NotImplemented
     more, args = args[code.co_argcount :], args[: code.co_argcount]

@@ -63,7 +63,6 @@ POINTERS = {
         "apply_": "is not available: `mg.tensor([f(v) for v in x.reshape(-1).tolist()])`",
         "map_": "is not available: `mg.tensor([f(v) for v in x.reshape(-1).tolist()])`",
         "unfold": "is not available: index with windows, as `x[mg.arange(n)[:, None] + mg.arange(size)]`",
-        "argwhere": "is `mg.stack(x.nonzero(), axis=1)` here",
         "hsplit": "is `x.split(n, axis=1)` here",
         "vsplit": "is `x.split(n, axis=0)` here",
         "true_divide": "is `x / y` here",
@@ -378,7 +377,7 @@ POINTERS["minigrad.nn"] |= {
     for name in ("Conv3d", "ConvTranspose1d", "ConvTranspose3d", "BatchNorm3d", "InstanceNorm3d")
 }
 TENSOR_POINTERS_OF_FUNCTIONS = """
-    addcdiv addcmul addmm addmv argwhere baddbmm bincount cross cummax cummin fliplr flipud fmod frac heaviside histc
+    addcdiv addcmul addmm addmv baddbmm bincount cross cummax cummin fliplr flipud fmod frac heaviside histc
     hsplit index_fill inverse kthvalue logcumsumexp mode renorm rot90 true_divide vdot vsplit xlogy
     det svd is_complex
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -131,6 +132,17 @@ class TensorNames(Tensor):
         size = -(-n // parts)
         return tuple(self.split(list(range(size, n, size)) if n else parts, axis))
 
+    def split_with_sizes(self: Tensor, split_sizes: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+        """PyTorch's name for a `split` into parts of these lengths, or into parts of one length, as its split does."""
+        n = self.shape[_axis("split_with_sizes", dim, self)]
+        if hasattr(split_sizes, "__index__"):
+            size = integer("split_with_sizes", "split_sizes", split_sizes, 1)
+            return tuple(self.split(range(size, n, size), dim))
+        *ends, total = itertools.accumulate(split_sizes, initial=0)
+        if total != n or not ends or min(split_sizes) < 0:
+            raise ValueError(f"[split_with_sizes] expected lengths that add up to {n}, got {list(split_sizes)}")
+        return tuple(self.split(ends[1:], dim))
+
     def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
         """PyTorch's name for ``x[start : start + length]`` along an axis."""
         axis = _axis("narrow", dim, self)
@@ -176,7 +188,7 @@ class TensorNames(Tensor):
 
     def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
         """PyTorch's name for ``x.take(index, axis=dim)``."""
-        return self.take(index, dim)
+        return self.take(index.reshape(-1), dim)
 
     def masked_fill(self: Tensor, mask: Tensor, value: float | Tensor) -> Tensor:
         """PyTorch's name for ``mg.where(mask, value, x)``."""
@@ -185,6 +197,10 @@ class TensorNames(Tensor):
     def masked_select(self: Tensor, mask: Tensor) -> Tensor:
         """PyTorch's name for ``x[mask]``."""
         return self[_mask("masked_select", mask).broadcast_to(self.shape)]
+
+    def argwhere(self: Tensor) -> Tensor:
+        """PyTorch's name for ``mg.stack(x.nonzero(), axis=1)``."""
+        return mg.stack(self.nonzero(), axis=1)
 
     def topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> TopK:
         """PyTorch's name for the first k of a `sort` along an axis, with their indices."""
@@ -240,6 +256,10 @@ class TensorNames(Tensor):
     def eq(self: Tensor, other: float | Tensor) -> Tensor:
         """PyTorch's name for ``x == other``."""
         return mg.equal(self, other)
+
+    def equal(self: Tensor, other: Tensor) -> bool:
+        """PyTorch's name for whether two tensors have the same shape and equal elements."""
+        return self.shape == other.shape and bool((self == other).all())
 
     def ne(self: Tensor, other: float | Tensor) -> Tensor:
         """PyTorch's name for ``x != other``."""
@@ -392,38 +412,6 @@ class TensorNames(Tensor):
         """PyTorch's name for ``x.isclose(other).all().item()``."""
         return bool(self.isclose(other, rtol, atol, equal_nan).all())
 
-    # random numbers
-
-    def bernoulli(self: Tensor) -> Tensor:
-        """PyTorch's name for ``mg.random.uniform(shape=x.shape) < x``, of the dtype of x."""
-        _check_probabilities("bernoulli", self)
-        return (mg.random.uniform(shape=self.shape, dtype=self.dtype, device=self.device) < self).astype(self.dtype)
-
-    def multinomial(self: Tensor, num_samples: int, replacement: bool = False) -> Tensor:
-        """PyTorch's name for drawing indices at random, weighted by the elements of x."""
-        _check_probabilities("multinomial", self, most=float("inf"))
-        if self.ndim not in (1, 2):
-            raise ValueError(f"[multinomial] expected weights of shape (n,) or (m, n), got {self.shape}")
-        count = integer("multinomial", "num_samples", num_samples, 1)
-        weights = self.detach().astype("float64")
-        largest = weights.max(-1, keepdims=True)
-        if not bool(((largest > 0) & (largest < float("inf"))).all()):
-            raise ValueError("[multinomial] expected finite weights, of which some are above 0 in each row")
-        weights = weights / largest  # their sum is finite
-        shape = (*self.shape[:-1], count if replacement else self.shape[-1])
-        draws = mg.random.uniform(shape=shape, dtype="float64", device=self.device)
-        if replacement:
-            sums = weights.cumulative_sum(-1)
-            places = (draws * sums[..., -1:]).cpu().numpy().reshape(-1, count)
-            rows = sums.cpu().numpy().reshape(-1, self.shape[-1])
-            found = [np.searchsorted(row, place, side="right") for row, place in zip(rows, places, strict=True)]
-            return mg.asarray(np.array(found, "int64").reshape(shape), device=self.device)
-        if int((weights > 0).sum(-1).min()) < count:
-            raise ValueError(f"[multinomial] expected {count} weights above 0, as nothing is drawn twice")
-        # The largest of log w + g, with g from the Gumbel distribution, is i with a probability of wᵢ / ∑ w.
-        keys = mg.where(weights > 0, mg.log(mg.maximum(weights, 1e-300)), -float("inf")) - mg.log(-mg.log(draws))
-        return keys.argsort(-1, descending=True)[..., :count]
-
 
 for _name, _value in list(vars(TensorNames).items()):
     if callable(_value):
@@ -451,8 +439,10 @@ def _all(dim: Axes) -> Axes | None:
 
 
 def _as(x: Tensor, value: float | Tensor) -> Any:
-    """A value to write into x; a tensor is converted to the dtype of x."""
-    return value.astype(x.dtype) if isinstance(value, Tensor) else value
+    """A value to write into x, converted to the dtype of x."""
+    if isinstance(value, Tensor):
+        return value.astype(x.dtype)
+    return mg.full((), value, dtype=x.dtype, device=x.device) if x.dtype.kind != "f" else value
 
 
 def _times(alpha: float, other: float | Tensor) -> Any:
@@ -476,10 +466,3 @@ def _product(op: str, x: Tensor, y: Tensor, axes: int, other_axes: int) -> Tenso
             f"[{op}] expected {axes} and {other_axes} axes, got shapes {x.shape} and {y.shape}; `@` takes any"
         )
     return x @ y
-
-
-def _check_probabilities(op: str, x: Tensor, most: float = 1.0) -> None:
-    if x.dtype.kind != "f":
-        raise TypeError(f"[{op}] expected floats, got {x.dtype}")
-    if x.size and not (x.min().item() >= 0 and x.max().item() <= most):
-        raise ValueError(f"[{op}] expected values from 0 to {most:g}, got {x.min().item():g} to {x.max().item():g}")

@@ -1,13 +1,17 @@
-"""The methods and properties with PyTorch's names that convert a tensor, write into it, or concern the tape."""
+"""The methods and properties with PyTorch's names that convert a tensor, write into it, draw random numbers, or concern
+the tape.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from minigrad import namespace as mg
 from minigrad.engine.memory.dtype import DType, DTypeLike
-from minigrad.engine.ops.arguments import number
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tape import in_place as writes
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.pytorch.methods import _as, _axis, _lengths, _mask, _times, _with_axis
@@ -216,6 +220,38 @@ class StorageNames(Tensor):
         """PyTorch's name for `index_add` into x."""
         return self.copy_(StorageNames.index_add(self.copy(), dim, index, source, alpha=alpha))
 
+    # random numbers
+
+    def bernoulli(self: Tensor) -> Tensor:
+        """PyTorch's name for ``mg.random.uniform(shape=x.shape) < x``, of the dtype of x."""
+        _check_probabilities("bernoulli", self)
+        return (mg.random.uniform(shape=self.shape, dtype=self.dtype, device=self.device) < self).astype(self.dtype)
+
+    def multinomial(self: Tensor, num_samples: int, replacement: bool = False) -> Tensor:
+        """PyTorch's name for drawing indices at random, weighted by the elements of x."""
+        _check_probabilities("multinomial", self, most=float("inf"))
+        if self.ndim not in (1, 2):
+            raise ValueError(f"[multinomial] expected weights of shape (n,) or (m, n), got {self.shape}")
+        count = integer("multinomial", "num_samples", num_samples, 1)
+        weights = self.detach().astype("float64")
+        largest = weights.max(-1, keepdims=True)
+        if not bool(((largest > 0) & (largest < float("inf"))).all()):
+            raise ValueError("[multinomial] expected finite weights, of which some are above 0 in each row")
+        weights = weights / largest  # their sum is finite
+        shape = (*self.shape[:-1], count if replacement else self.shape[-1])
+        draws = mg.random.uniform(shape=shape, dtype="float64", device=self.device)
+        if replacement:
+            sums = weights.cumulative_sum(-1)
+            places = (draws * sums[..., -1:]).cpu().numpy().reshape(-1, count)
+            rows = sums.cpu().numpy().reshape(-1, self.shape[-1])
+            found = [np.searchsorted(row, place, side="right") for row, place in zip(rows, places, strict=True)]
+            return mg.asarray(np.array(found, "int64").reshape(shape), device=self.device)
+        if int((weights > 0).sum(-1).min()) < count:
+            raise ValueError(f"[multinomial] expected {count} weights above 0, as nothing is drawn twice")
+        # The largest of log w + g, with g from the Gumbel distribution, is i with a probability of wᵢ / ∑ w.
+        keys = mg.where(weights > 0, mg.log(mg.maximum(weights, 1e-300)), -float("inf")) - mg.log(-mg.log(draws))
+        return keys.argsort(-1, descending=True)[..., :count]
+
     # Named like types, therefore last.
 
     def float(self: Tensor) -> Tensor:
@@ -252,3 +288,10 @@ for _name, _value in list(vars(StorageNames).items()):
 
 def _device(device: int | str | None) -> str:
     return "cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device
+
+
+def _check_probabilities(op: str, x: Tensor, most: float = 1.0) -> None:
+    if x.dtype.kind != "f":
+        raise TypeError(f"[{op}] expected floats, got {x.dtype}")
+    if x.size and not (x.min().item() >= 0 and x.max().item() <= most):
+        raise ValueError(f"[{op}] expected values from 0 to {most:g}, got {x.min().item():g} to {x.max().item():g}")

@@ -271,6 +271,10 @@ def test_modes(library):
         (lambda x: F.pad(x, (3, 0), mode="reflect"), ValueError, "pad"),
         (lambda x: x.topk(9), ValueError, "topk"),
         (lambda x: x.chunk(0), ValueError, "chunk"),
+        (lambda x: x.split_with_sizes([1, 2], 2), ValueError, "split_with_sizes"),
+        (lambda x: x.split_with_sizes([4, -1], 2), ValueError, "split_with_sizes"),
+        (lambda x: x.split_with_sizes([]), ValueError, "split_with_sizes"),
+        (lambda x: x.split_with_sizes(0), ValueError, "split_with_sizes"),
         (lambda x: x.type(), TypeError, "type"),
         (lambda x: x.t(), ValueError, "t"),
         (lambda x: x.gather(1, mg.tensor([0])), ValueError, "gather"),
@@ -471,7 +475,8 @@ def test_arguments_that_mean_something_else_are_refused(device):
     for call in (
         lambda: x.masked_select(bits), lambda: x.masked_fill(bits, 0.0), lambda: x.masked_fill_(bits, 0.0),
         lambda: x.select(0, None), lambda: x.sum(1, True, keepdims=False),
-        lambda: x.var(0, unbiased=5), lambda: mg.sum(x, other=0), lambda: mg.sum(x, target=1),
+        lambda: x.var(0, unbiased=5), lambda: x.std(False), lambda: x.std(0, False), lambda: x.sum(True),
+        lambda: bits.masked_fill(bits > 0, 0.5), lambda: mg.sum(x, other=0), lambda: mg.sum(x, target=1),
     ):  # fmt: skip
         with pytest.raises(TypeError):
             call()

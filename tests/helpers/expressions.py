@@ -128,6 +128,11 @@ WORKS = """
     torch.randint(10, (3,)).dtype == torch.long             torch.randint(low=0, high=3, size=(2, 2)).shape == (2, 2)
     torch.rand_like(a).shape == a.shape                     torch.randn_like(a).dtype == a.dtype
     torch.sum(torch.randperm(5))                            torch.normal(0.0, 1.0, (2, 3)).shape == (2, 3)
+    a.split_with_sizes([1, 2])  a.split_with_sizes((3, 1), dim=-1)                      a.split_with_sizes([0, 4], 1)
+    torch.split_with_sizes(a, [1, 3], 1)                    a.argwhere()                torch.argwhere(q)
+    a.equal(b)                  a.equal(a)                  a.equal(v)                  i.masked_fill(q, 0.0)
+    q.masked_fill(q, 0)         a.index_select(1, k[0])     F.cosine_similarity(a, v, 0)
+    F.cosine_similarity(x, a)   F.cosine_similarity(a, b[:1], 0)
     torch.bernoulli(p).shape == p.shape                     torch.multinomial(p, 2).shape == (3, 2)
     torch.multinomial(p[0], 9, replacement=True).shape == (9,)                          torch.bernoulli(torch.ones(3))
     torch.multinomial(torch.tensor([0.0, 1.0]), 1)          a.clone().uniform_(0, 1).shape == (3, 4)

@@ -280,6 +280,11 @@ def test_apply_visits_children_first():
     assert seen[-1] is net
     assert seen.index(net.block[2][0]) < seen.index(net.block[2]) < seen.index(net.block)
     assert len(seen) == 7
+    names = []
+    nn.Sequential(nn.Linear(1, 1), nn.Sequential(nn.ReLU(), nn.Tanh()), nn.GELU()).apply(
+        lambda module: names.append(type(module).__name__)
+    )
+    assert names == ["Linear", "ReLU", "Tanh", "Sequential", "GELU", "Sequential"]
 
 
 # ── dtype ──

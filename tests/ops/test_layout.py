@@ -119,7 +119,11 @@ def test_numbers_one_by_one(device):
     assert x.transpose().shape == x.T.shape == (4, 3, 2)
     assert x.transpose(1, 0, 2).shape == x.transpose((1, 0, 2)).shape == (3, 2, 4)
     assert x.mT.shape == (2, 4, 3)
-    refuses(ValueError, "transpose", ["(1, -1)", "x.permute_dims(0, 2, 1)"], x.transpose, 1, -1)
+    refuses(ValueError, "transpose", ["(1, -1)", "x.swapaxes(1, -1)"], x.transpose, 1, -1)
+    for axes in ((0, 1), (-2, -1), (0, -1)):  # they would change nothing, where PyTorch exchanges the axes
+        refuses(ValueError, "transpose", f"x.swapaxes({axes[0]}, {axes[1]})", x[0].transpose, *axes)
+    assert x[0].transpose(1, 0).shape == x[0].transpose(-1, 0).shape == (4, 3)
+    assert x[0].transpose((0, 1)).shape == x[0].permute_dims(0, 1).shape == (3, 4)
     refuses(IndexError, "transpose", "5", x.transpose, 0, 5)
 
 

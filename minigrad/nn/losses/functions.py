@@ -5,6 +5,7 @@ from numbers import Real
 
 from minigrad.array.array_api import finfo
 from minigrad.array.creation import full_like, operand
+from minigrad.array.products import broadcast_arrays
 from minigrad.engine.devices.kernel_list import repeat
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.activation import relu, softplus
@@ -251,14 +252,14 @@ def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool 
 
 @rename_arguments
 def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """x·y / (max(‖x‖, ε) max(‖y‖, ε)) along an axis; the others broadcast.
+    """x·y / (max(‖x‖, ε) max(‖y‖, ε)) along an axis of x and y, broadcast to one shape.
 
     Parameters
     ----------
     x, y : Tensor
         Floats.
     dim : int
-        The axis of the vectors.
+        The axis of the vectors, of the common shape.
     eps : float
         ε, above 0: the least norm to divide by.
 
@@ -271,6 +272,7 @@ def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> 
     check_float("cosine_similarity", x)
     check_float("cosine_similarity", y)
     least = number("cosine_similarity", "eps", eps, 0) ** 2
+    x, y = (x, y) if x.shape == y.shape else broadcast_arrays(x, y)
     x, y = (z / sqrt(maximum(square(z).sum(dim, keepdims=True), least)) for z in (x, y))
     return (x * y).sum(dim)
 
