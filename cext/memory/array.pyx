@@ -30,7 +30,7 @@ cdef extern from "runtime/active_calls.hpp" namespace "mg":
 
 ctypedef object (*New)(PyTypeObject*, PyObject*, PyObject*)
 cdef tuple NO_ARGUMENTS = ()
-cdef char** FORMATS = ["?", "i", "q", "f", "d"]     # names in the buffer protocol, by dtype
+cdef char** FORMATS = ["?", "i", "l", "f", "d"]     # names in the buffer protocol, by dtype
 
 
 # ── the layout of an array ──────────────────────────────────────────────────────────────────────

@@ -137,6 +137,13 @@ def test_array_protocol():
     assert np.stack([x, x]).shape == (2, 2)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "float32", "float64"])
+def test_arrays_have_the_c_type_of_numpy(dtype):
+    """NumPy has two types of 64 bits, which are equal, but some libraries accept one of them alone."""
+    x = mg.ones(2, dtype=dtype)
+    assert {x.numpy().dtype.num, np.asarray(x).dtype.num, np.from_dlpack(x).dtype.num} == {np.dtype(dtype).num}
+
+
 def test_numpy_refuses_what_requires_grad():
     x = mg.ones(2, requires_grad=True)
     for y in (x, x * 2):
