@@ -84,17 +84,13 @@ cdef class Listener:
         return self.outer is None or self.outer.adds_hook(x)
 
     def draws(self, blocks: int) -> list[int] | None:
-        """The blocks of random numbers to draw, [seed, position]; None for the next ones of the stream."""
+        """[seed, position] of blocks of random numbers that are drawn again; None for the next ones of the stream."""
         return None if self.outer is None else self.outer.draws(blocks)
 
     def drew(self, blocks: int, drawn: list[int]) -> None:
         """Blocks of random numbers were drawn."""
         if self.outer is not None:
             self.outer.drew(blocks, drawn)
-
-    def repeats_draws(self) -> bool:
-        """Whether `draws` gives numbers that have been drawn before."""
-        return self.outer is not None and self.outer.repeats_draws()
 
 
 cdef Listener current_listener():

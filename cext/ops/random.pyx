@@ -53,7 +53,7 @@ cdef int draw(object primitive, int64_t count, tuple args) except -1:
 cdef bint repeated():
     """Whether the generator is left as it is because a second run of `recompute` draws the numbers of the first."""
     listener = <object>current_listener()
-    return listener is not None and listener.repeats_draws()
+    return listener is not None and listener.draws(0) is not None
 
 
 def _restart(new_seed: int, new_position: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any, TypeVar
 
 from minigrad.engine.memory.refusals import kind_of
-from minigrad.engine.replay.recompute import FirstRun
+from minigrad.engine.replay.recompute import Run
 from minigrad.engine.tape.node import is_grad_enabled
 from minigrad.engine.tensor.trees import leaves
 
@@ -41,11 +41,11 @@ def recompute(f: Called, *unexpected: Any) -> Called:
         If f is not callable. When called, if an argument is an iterator, which a second call would find empty, or if f
         is a generator or a coroutine function, which computes nothing when called.
     GradientError
-        When called, if f writes to an argument in place, writes to a captured tensor while operations are recorded,
-        keeps a leaf that it makes, or calls ``set_`` or ``backward``. In the backward pass, if a tensor that f reads
-        has since been written in place or replaced, even by f itself, if a module has switched between training and
-        evaluation, or if f does not repeat its first call: other operations, on other tensors, with other shapes,
-        dtypes or scalars, other random numbers. The tape is then as it was before the second call.
+        When called, if f writes to an argument or a captured tensor while operations are recorded, keeps a leaf that it
+        makes, or calls ``set_`` or ``backward``. In the backward pass, if a tensor that f reads has since been written
+        in place or replaced, even by f itself, if a module has switched between training and evaluation, or if f does
+        not repeat its first call: other operations, on other tensors, with other shapes, dtypes or scalars, other random
+        numbers. The tape is then as it was before the second call.
 
     Notes
     -----
@@ -100,7 +100,7 @@ def recompute(f: Called, *unexpected: Any) -> Called:
                 raise TypeError(
                     f"[recompute] expected arguments that a second call can read again, got {kind_of(x)}: pass a list"
                 )
-        result = FirstRun(f, args, kwargs).run()
+        result = Run(f, args, kwargs).run()
         if isinstance(result, Generator | Coroutine):
             result.close()
             raise TypeError(

@@ -357,6 +357,27 @@ def test_buffers_move_once(how, rng):
     assert found[1][-1].item() == 3
 
 
+def test_arguments_that_are_written():
+    """Arguments, parts that share memory, and views move once, and each second run reads what its first has read."""
+
+    def f(x, s, pair):
+        y = x * s.copy() * pair[1][0].item()
+        with mg.no_grad():
+            for part in (s, pair[0], s[1:], s):
+                part += 1
+        return y * s.copy()
+
+    found = []
+    for way in WAYS:
+        x, s = leaf(1.0, 2.0), mg.tensor([1.0, 2.0], dtype="float64")
+        ys = [way(f)(x, s, [s[:1], s.detach()]) for _ in range(3)]
+        for y in ys:
+            y.sum().backward()
+        found.append([x.grad, s])
+    agree(found)
+    equals(found[1][1], [10, 11])
+
+
 def test_the_generator_goes_on():
     """Seeding and drawing in f has its effect once."""
     states = []

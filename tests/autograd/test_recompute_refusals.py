@@ -21,10 +21,9 @@ def test_refused_at_once(device):
         x += 1
         return x * w
 
-    refuses(mg.GradientError, "recompute", ["argument 0", "in place"], lambda: mg.recompute(writes)(x))
-    refuses(mg.GradientError, "recompute", ["argument 0"], lambda: mg.recompute(writes)(w * 1))
+    refuses(mg.GradientError, "recompute", "argument 0", lambda: mg.recompute(writes)(w * 1))
     nested = mg.recompute(lambda xs: writes(xs[0]))
-    refuses(mg.GradientError, "recompute", "a tensor in argument 'xs'", lambda: nested(xs=[x]))
+    refuses(mg.GradientError, "recompute", "a tensor in argument 'xs'", lambda: nested(xs=[w * 1]))
     refuses(mg.GradientError, "recompute", "calls backward", mg.recompute(lambda w: (w * w).sum().backward()), w)
 
     c = tensor(np.ones(3), device)
@@ -136,10 +135,10 @@ def test_an_argument_that_is_written_meanwhile():
 
 def test_a_tensor_that_is_replaced_meanwhile():
     for name, new, what in (
-        ("w", nn.Parameter(mg.full(2, 5.0)), "Weighted.w is read where"),
-        ("frozen", nn.Parameter(mg.full(2, 5.0), requires_grad=False), "Weighted.frozen is read where"),
-        ("scale", mg.full(2, 5.0), "Weighted.scale is read where"),
-        ("index", mg.tensor([1, 0]), "Weighted.index is read where"),
+        ("w", nn.Parameter(mg.full(2, 5.0)), "got a read of Weighted.w, which"),
+        ("frozen", nn.Parameter(mg.full(2, 5.0), requires_grad=False), "got a read of Weighted.frozen, which"),
+        ("scale", mg.full(2, 5.0), "got a read of Weighted.scale, which"),
+        ("index", mg.tensor([1, 0]), "got a read of Weighted.index, which"),
         ("drop", nn.ReLU(), "a call of ReLU"),
     ):
         m, x = Weighted(), mg.ones(2, requires_grad=True)
@@ -149,7 +148,7 @@ def test_a_tensor_that_is_replaced_meanwhile():
     held = [mg.tensor([2.0, 3.0])]
     y = mg.recompute(lambda x: x * mg.exp(held[0]))(x)
     first, held[0] = held[0], mg.tensor([2.0, 3.0])
-    refuses(mg.GradientError, "recompute", "is read where", y.sum().backward)
+    refuses(mg.GradientError, "recompute", "instead of a read of a tensor of shape (2,)", y.sum().backward)
     held[0] = first
     y.sum().backward()
     np.testing.assert_allclose(array(x.grad), np.exp([2, 3]), rtol=1e-6)
@@ -277,15 +276,15 @@ def test_modes_that_change_meanwhile():
         y = mg.recompute(module)(x)
         buffers = [array(b) for b in module.buffers()]
         module.eval()
-        refuses(mg.GradientError, "recompute", ["from training to evaluation", type(module).__name__], y.sum().backward)
+        refuses(mg.GradientError, "recompute", f"got a call of {type(module).__name__} in evaluation, instead", y.sum().backward)
         agree([buffers, list(module.buffers())])
     layer = nn.Linear(2, 2)
     y = mg.recompute(layer)(x)
     layer.weight.requires_grad_(False)
-    refuses(mg.GradientError, "recompute", "no longer requires grad", y.sum().backward)
+    refuses(mg.GradientError, "recompute", "weight, which does not require grad, instead", y.sum().backward)
     y = mg.recompute(layer)(x)
     layer.weight.requires_grad_(True)
-    refuses(mg.GradientError, "recompute", "now requires grad", y.sum().backward)
+    refuses(mg.GradientError, "recompute", "weight, which requires grad, instead", y.sum().backward)
     y = mg.recompute(layer)(x)
     layer.to(dtype="float64")
     with pytest.raises(mg.GradientError, match="became another tensor"):
@@ -300,17 +299,17 @@ def changing(*values):
 def test_a_second_run_that_differs():
     x = mg.ones(3, requires_grad=True)
     for f, what in (
-        (lambda x, n: mg.exp(x[:n]), ["[slice], (2,) float32 on cpu, instead of [slice], (3,)"]),
+        (lambda x, n: mg.exp(x[:n]), ["[slice], (2,) float32 on cpu, with", "instead of [slice], (3,)"]),
         (
             lambda x, n: mg.exp(x).astype("float64" if n == 2 else "float32"),
-            "[astype], (3,) float64 on cpu, instead of [copy], (3,) float32",
+            ["[astype], (3,) float64 on cpu", "instead of [copy], (3,) float32"],
         ),
         (lambda x, n: mg.exp(x) if n == 3 else mg.sin(x), ["[sin], (3,)", "instead of [exp], (3,)"]),
-        (lambda x, n: mg.exp(x) if n == 3 else mg.exp(x) * 2, "[multiply], after the last"),
-        (lambda x, n: mg.exp(x) if n == 2 else mg.exp(x) * 2, "1 recorded operations instead of 2"),
-        (lambda x, n: mg.exp(x) * n, "[multiply] with"),
-        (lambda x, n: x ** (n + 0.5), "[power] with"),
-        (lambda x, n: mg.exp(x) * mg.random.uniform(shape=4 * n).sum(), "random numbers"),
+        (lambda x, n: mg.exp(x) if n == 3 else mg.exp(x) * 2, "[multiply], (3,) float32 on cpu, with 2.0, instead of 1 results"),
+        (lambda x, n: mg.exp(x) if n == 2 else mg.exp(x) * 2, "got 1 results that require grad, instead of [multiply]"),
+        (lambda x, n: mg.exp(x) * n, "[multiply], (3,) float32 on cpu, with 2.0, instead of [multiply], (3,) float32 on cpu, with 3.0"),
+        (lambda x, n: x ** (n + 0.5), "[power], (3,) float32 on cpu, with 2.5, instead"),
+        (lambda x, n: mg.exp(x) * mg.random.uniform(shape=4 * n).sum(), "2 blocks of random numbers, instead of 3"),
     ):
         n = changing(3, 2)
         y = mg.recompute(lambda x, f=f, n=n: f(x, n()))(x)
