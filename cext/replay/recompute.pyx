@@ -168,8 +168,9 @@ cdef class Run(Listener):
             return f"{details} {kind}"
         if subject is not None:
             return f"{kind} in {'training' if details else 'evaluation'}"
-        layouts = ", ".join([f"{shape} {dtype_of(code)} on {device_name(device)}" for shape, code, device in details[0]])
-        return f"{kind}, {layouts}" + (f", with {', '.join(map(str, details[1]))}" if details[1] else "")
+        layouts, constants = details
+        layouts = [f", {shape} {dtype_of(code)} on {device_name(device)}" for shape, code, device in layouts]
+        return f"{kind}{''.join(layouts)}" + (f", with {', '.join(map(str, constants))}" if constants else "")
 
     cdef str name_of(self, object x):
         """The name by which the user knows a tensor."""

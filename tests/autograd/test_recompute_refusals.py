@@ -276,7 +276,8 @@ def test_modes_that_change_meanwhile():
         y = mg.recompute(module)(x)
         buffers = [array(b) for b in module.buffers()]
         module.eval()
-        refuses(mg.GradientError, "recompute", f"got a call of {type(module).__name__} in evaluation, instead", y.sum().backward)
+        what = f"a call of {type(module).__name__} in evaluation, instead"
+        refuses(mg.GradientError, "recompute", what, y.sum().backward)
         agree([buffers, list(module.buffers())])
     layer = nn.Linear(2, 2)
     y = mg.recompute(layer)(x)
@@ -305,9 +306,9 @@ def test_a_second_run_that_differs():
             ["[astype], (3,) float64 on cpu", "instead of [copy], (3,) float32"],
         ),
         (lambda x, n: mg.exp(x) if n == 3 else mg.sin(x), ["[sin], (3,)", "instead of [exp], (3,)"]),
-        (lambda x, n: mg.exp(x) if n == 3 else mg.exp(x) * 2, "[multiply], (3,) float32 on cpu, with 2.0, instead of 1 results"),
+        (lambda x, n: mg.exp(x) if n == 3 else mg.exp(x) * 2, "with 2.0, instead of 1 results"),
         (lambda x, n: mg.exp(x) if n == 2 else mg.exp(x) * 2, "got 1 results that require grad, instead of [multiply]"),
-        (lambda x, n: mg.exp(x) * n, "[multiply], (3,) float32 on cpu, with 2.0, instead of [multiply], (3,) float32 on cpu, with 3.0"),
+        (lambda x, n: mg.exp(x) * n, ["[multiply], (3,) float32 on cpu, with 2.0", "on cpu, with 3.0"]),
         (lambda x, n: x ** (n + 0.5), "[power], (3,) float32 on cpu, with 2.5, instead"),
         (lambda x, n: mg.exp(x) * mg.random.uniform(shape=4 * n).sum(), "2 blocks of random numbers, instead of 3"),
     ):
