@@ -28,8 +28,8 @@ enum Binary {
 
 enum Reduce { SUM, PROD, MAX, MIN, ANY, ALL, ARGMAX, ARGMIN, REDUCE_OPS };
 
-// The numbers n of one optimizer step, see minigrad/cuda/update_rules.cuh. The optimizer has combined its hyperparameters
-// in double.
+// The numbers n of one optimizer step, see minigrad/cuda/update_rules.cuh. The optimizer has combined its
+// hyperparameters in double.
 struct Update {
     static constexpr int MOST = 12;
     double numbers[MOST];

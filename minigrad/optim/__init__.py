@@ -4,7 +4,7 @@ import typing as _typing
 
 from minigrad.engine.tensor.pytorch_names import lookup as _lookup
 from minigrad.nn.utils import clip_grad_norm_, clip_grad_value_
-from minigrad.optim import lr_scheduler
+from minigrad.optim import lr_scheduler, swa_utils
 from minigrad.optim.adadelta import Adadelta
 from minigrad.optim.adafactor import Adafactor
 from minigrad.optim.adagrad import Adagrad
@@ -20,7 +20,7 @@ from minigrad.optim.sgd import SGD
 
 __all__ = [
     "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Lion", "Muon", "NAdam", "Optimizer", "RAdam",
-    "RMSprop", "clip_grad_norm_", "clip_grad_value_", "lr_scheduler",
+    "RMSprop", "clip_grad_norm_", "clip_grad_value_", "lr_scheduler", "swa_utils",
 ]  # fmt: skip
 
 if not _typing.TYPE_CHECKING:

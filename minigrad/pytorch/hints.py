@@ -297,12 +297,6 @@ POINTERS = {
         "Rprop": "is not available: `optim.RMSprop(params)`",
         "ASGD": "is not available: `optim.SGD(params, lr)`",
         "SparseAdam": "is `optim.Adam(params)` here: all gradients are dense",
-        "swa_utils": "is not available: average `x.copy()` of the parameters after each epoch",
-    },
-    "minigrad.optim.lr_scheduler": {
-        "MultiplicativeLR": "is `optim.lr_scheduler.LambdaLR(optimizer, f)` here, with the product of the factors",
-        "CyclicLR": "is `optim.lr_scheduler.OneCycleLR(optimizer, max_lr, total_steps=n)` for one cycle here",
-        "ChainedScheduler": "schedules on one optimizer multiply here: call every `optim.lr_scheduler.LRScheduler`",
     },
     "minigrad.data": {
         "ConcatDataset": "is not available: a `data.Dataset` with __len__ and __getitem__ of the parts",

@@ -207,7 +207,7 @@ def public_names():
     packages = [
         importlib.import_module(f"minigrad.{info.name}") for info in pkgutil.iter_modules(mg.__path__) if info.ispkg
     ]
-    for module in [*packages, mg.nn.utils, mg.optim.lr_scheduler]:
+    for module in [*packages, mg.nn.utils, mg.optim.lr_scheduler, mg.optim.swa_utils]:
         for name in getattr(module, "__all__", ()):
             if getattr(mg, name, None) is getattr(module, name):
                 continue  # documented under its name in minigrad

@@ -249,6 +249,8 @@ WORKS = """
     trained(lambda q: optim.Adagrad(q, lr=0.1, foreach=True, fused=False))
     trained(lambda q: optim.Adam(q, foreach=True, weight_decay=0.1, decoupled_weight_decay=True))
     trained(lambda q: optim.SGD(q, foreach=False, fused=None))
+    trained(lambda q: optim.NAdam(q, foreach=True))         trained(lambda q: optim.RAdam(q, capturable=False))
+    trained(lambda q: optim.Adadelta(q, lr=0.5))            trained(lambda q: optim.Adafactor(q, foreach=False))
     trained(lambda q: optim.RMSprop(q, foreach=True))       trained(lambda q: optim.AdamW(q, foreach=True, fused=False))
     rates(lambda o: optim.lr_scheduler.StepLR(o, step_size=2, gamma=0.1))
     rates(lambda o: optim.lr_scheduler.MultiStepLR(o, milestones=[1, 3]))
@@ -258,6 +260,9 @@ WORKS = """
     rates(lambda o: optim.lr_scheduler.LambdaLR(o, lambda epoch: 0.5**epoch))
     rates(lambda o: optim.lr_scheduler.LinearLR(o))         rates(lambda o: optim.lr_scheduler.ConstantLR(o))
     rates(lambda o: optim.lr_scheduler.PolynomialLR(o))
+    rates(lambda o: optim.lr_scheduler.CyclicLR(o, 0.1, 1.0, 3, cycle_momentum=False))
+    rates(lambda o: optim.lr_scheduler.MultiplicativeLR(o, lambda epoch: 0.5))
+    rates(lambda o: optim.swa_utils.SWALR(o, 0.05))
     rates(lambda o: optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=9))               len(data.TensorDataset(a, i))
     data.TensorDataset(a.detach(), i)[1]                    data.TensorDataset(a, i).tensors[1]
     len(data.Subset([1, 2, 3], [0, 2]))                     data.Subset([1, 2, 3], [0, 2])[1]
@@ -323,10 +328,9 @@ POINTS = """
     nn.Conv3d(1, 1, 1)          nn.AdaptiveAvgPool1d(1)     nn.BatchNorm3d(3)           nn.ParameterDict()
     nn.CTCLoss()                nn.CELU()                   nn.DataParallel             nn.LazyLinear(3)
     nn.Bilinear(1, 2, 3)        nn.CircularPad2d(1)         nn.CrossMapLRN2d(3)
-    optim.Muon([a])             optim.Adafactor([a])        nn.utils.get_total_norm([a])
+    optim.Rprop([a])            optim.ASGD([a])             nn.utils.get_total_norm([a])
     nn.utils.clip_grads_with_norm_([a], 1.0, mg.ones(1))    optim.SGD([a]).register_step_post_hook(print)
-    optim.Adadelta([a])         optim.NAdam([a])            optim.swa_utils.AveragedModel
-    optim.lr_scheduler.CyclicLR  optim.lr_scheduler.MultiplicativeLR                     data.ConcatDataset([a])
+    optim.Adamax([a])           optim.SparseAdam([a])       data.ConcatDataset([a])
     data.WeightedRandomSampler  data.RandomSampler          data.IterableDataset        data.BatchSampler
     data.DataLoader([1], sampler=None)                      data.DataLoader([1], generator=None)
     data.DataLoader([1], worker_init_fn=None)               nn.utils.clip_grad_norm

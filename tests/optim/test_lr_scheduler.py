@@ -58,6 +58,13 @@ CASES = {
     "constant": lambda m, o: m.ConstantLR(o, 0.2, total_iters=7),
     "polynomial": lambda m, o: m.PolynomialLR(o, 20, power=1.5),
     "cosine_eta_min": lambda m, o: m.CosineAnnealingLR(o, 15, eta_min=0.01),
+    "multiplicative": lambda m, o: m.MultiplicativeLR(o, lambda t: 1 - 1 / (t + 2)),
+    "cyclic": lambda m, o: m.CyclicLR(o, 0.1, [1.0, 2.0], 4, 7),
+    "cyclic_halved": lambda m, o: m.CyclicLR(o, [0.1, 0.2], 1.0, 5, mode="triangular2", base_momentum=[0.1, 0.2]),
+    "cyclic_exponential": lambda m, o: m.CyclicLR(o, 0.1, 1.0, 3, mode="exp_range", gamma=0.9),
+    "cyclic_scale": lambda m, o: m.CyclicLR(o, 0.1, 1.0, 5, scale_fn=lambda c: 1 / c, cycle_momentum=False),
+    "cyclic_steps": lambda m, o: m.CyclicLR(o, 0.1, 1.0, 5, scale_fn=lambda t: 1 / (1 + t), scale_mode="iterations"),
+    "chained": lambda m, o: m.ChainedScheduler([m.LinearLR(o, 0.1), m.ExponentialLR(o, 0.9), m.StepLR(o, 4, 0.5)]),
     "one_cycle": lambda m, o: m.OneCycleLR(o, 1.0, total_steps=STEPS + 1),
     "one_cycle_epochs": lambda m, o: m.OneCycleLR(o, [1.0, 2.0], epochs=7, steps_per_epoch=6, pct_start=0.5),
     "one_cycle_linear": lambda m, o: m.OneCycleLR(o, 1.0, STEPS + 1, anneal_strategy="linear", div_factor=10.0),
@@ -292,7 +299,10 @@ def test_plateau_takes_a_tensor(device):
 
 def make(kind, optimizer):
     return {
+        "chained": lambda: ours.ChainedScheduler([ours.LinearLR(optimizer), ours.StepLR(optimizer, 3)]),
         "cosine": lambda: ours.CosineAnnealingLR(optimizer, 15),
+        "cyclic": lambda: ours.CyclicLR(optimizer, 0.1, 1.0, 4, scale_fn=lambda c: 1 / c),
+        "multiplicative": lambda: ours.MultiplicativeLR(optimizer, lambda t: 1 - 1 / (t + 2)),
         "lambda": lambda: ours.LambdaLR(optimizer, lambda t: 0.9**t),
         "one_cycle": lambda: ours.OneCycleLR(optimizer, 1.0, 30),
         "plateau": lambda: ours.ReduceLROnPlateau(optimizer, patience=1),
@@ -301,7 +311,9 @@ def make(kind, optimizer):
     }[kind]()  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["cosine", "lambda", "one_cycle", "plateau", "sequential"])
+@pytest.mark.parametrize("kind", [
+    "chained", "cosine", "cyclic", "lambda", "multiplicative", "one_cycle", "plateau", "sequential",
+])  # fmt: skip
 @pytest.mark.parametrize("stop", [3, 5, 11])
 def test_state_dict_resumes(kind, stop, device):
     def fresh():
@@ -430,6 +442,10 @@ def one():
     lambda: ours.SequentialLR(o := one(), [ours.StepLR(o, 3)], [3]),
     lambda: ours.SequentialLR(one(), [ours.StepLR(one(), 3)], []), lambda: ours.ReduceLROnPlateau(one(), mode="least"),
     lambda: ours.ReduceLROnPlateau(one(), factor=1.0), lambda: ours.ReduceLROnPlateau(one(), threshold_mode="x"),
+    lambda: ours.CyclicLR(one(), 0.1, 1.0, 0), lambda: ours.CyclicLR(one(), 0.1, 1.0, step_size_down=0),
+    lambda: ours.CyclicLR(one(), 0.1, 1.0, mode="x"), lambda: ours.CyclicLR(one(), 0.1, [1.0, 2.0]),
+    lambda: ours.CyclicLR(optim.Adagrad([mg.zeros(1, requires_grad=True)]), 0.1, 1.0), lambda: ours.ChainedScheduler([]),
+    lambda: ours.ChainedScheduler([ours.StepLR(one(), 3), ours.StepLR(one(), 3)]),
     lambda: ours.ReduceLROnPlateau(one(), min_lr=[0.1, 0.2]), lambda: ours.StepLR(one(), 3, last_epoch=5),
 ])  # fmt: skip
 def test_bad_options(build):
@@ -454,6 +470,8 @@ def test_wrong_types():
             ours.LambdaLR(optimizer, wrong)
     with pytest.raises(TypeError, match=r"\[SequentialLR\]"):
         ours.SequentialLR(optimizer, [ours.ReduceLROnPlateau(optimizer)], [])
+    with pytest.raises(TypeError, match=r"^\[ChainedScheduler\] expected schedulers whose step\(\) takes no arguments"):
+        ours.ChainedScheduler([ours.ReduceLROnPlateau(optimizer)])
 
 
 def test_one_cycle_ends():

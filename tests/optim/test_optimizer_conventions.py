@@ -40,6 +40,10 @@ RECORDED = {
         "AdamW", {"eps": 1e-7, "weight_decay": 0.004, "eps_before_correction": True},
         [0.8331449355391869, -2.1241288208636684, 0.13491893772286115, 0.5277142521104973],
     ),
+    "keras Nadam()": (
+        "NAdam", {"eps": 1e-7, "momentum_decay": 1.0},
+        [0.6607822442937406, -2.076699275184209, 0.21630478727248015, 0.40295057057683104],
+    ),
     "keras RMSprop()": (
         "RMSprop", {"alpha": 0.9, "eps": 1e-7, "eps_in_sqrt": True},
         [0.9968693974647536, -2.2044351551302483, -0.28065097236930037, 0.6648496617968077],
@@ -79,6 +83,10 @@ RECORDED = {
         "AdamW", {"weight_decay": 1e-4},
         [0.641778511783146, -2.1271255776703026, 0.13543675707805367, 0.5282840984163908],
     ),
+    "optax nadam()": (
+        "NAdam", {"momentum_decay": 1e9},
+        [0.5303348812622536, -2.1400772782952098, 0.07338459851023008, 0.5459383161566985],
+    ),
     "optax adadelta()": (
         "Adadelta", {}, [0.999999010000721, -2.0001516060390134, 0.49893544498030956, 0.25043215338432856],
     ),
@@ -89,17 +97,45 @@ RECORDED = {
 }  # fmt: skip
 
 
-def train(name, options, device):
-    parameter = tensor(np.array(START), device, True)
+# The same of a matrix in Keras, to the size of its ε: it adds to the norm, and to the squares
+MATRIX = [[1.0, -2.0, 0.5], [0.25, 1.5, -0.75]]
+OF_MATRICES = {
+    "Muon()": (
+        "Muon", {"weight_decay": 0.004, "adjust_lr_fn": "match_rms_adamw"},
+        [[0.9984912247072607, -2.0238479818553814, 0.4022896407268643],
+         [0.2574016724646388, 1.376198968823808, -0.7286364484962171]],
+    ),
+    "Muon(nesterov=False)": (
+        "Muon", {"weight_decay": 0.004, "adjust_lr_fn": "match_rms_adamw", "nesterov": False},
+        [[0.9985304581026583, -2.0208167464006523, 0.4046725432121088],
+         [0.25824254615572384, 1.3732651448112159, -0.7283957684060391]],
+    ),
+    "Adafactor()": (
+        "Adafactor", {"eps": (1e-15, 1e-3)},
+        [[0.9999635021541893, -2.021872191319581, 0.1322308567472234],
+         [0.5676569624567408, 0.8809054163626701, -0.5278616852668611]],
+    ),
+}  # fmt: skip
+
+
+def train(name, options, start, device):
+    parameter = tensor(np.array(start), device, True)
     optimizer = getattr(optim, name)([parameter], lr=0.1, **options)
     for t, lr in enumerate(RATES):
+        grads = [1e-6 * (t + 1), 0.3 * (-1) ** t, 1.0 - 0.1 * t, 0.02 * t - 0.05, 0.5, -0.2 * t]
         optimizer.param_groups[0]["lr"] = lr
-        parameter.grad = tensor(np.array([1e-6 * (t + 1), 0.3 * (-1) ** t, 1.0 - 0.1 * t, 0.02 * t - 0.05]), device)
+        parameter.grad = tensor(np.array(grads)[: parameter.size].reshape(parameter.shape), device)
         optimizer.step()
-    return array(parameter), optimizer
+    return array(parameter)
 
 
 @pytest.mark.parametrize("call", RECORDED)
 def test_a_step_is_that_of_the_other_framework(call, device):
     name, options, expected = RECORDED[call]
-    np.testing.assert_allclose(train(name, options, device)[0], expected, rtol=1e-12)
+    np.testing.assert_allclose(train(name, options, START, device), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("call", OF_MATRICES)
+def test_a_step_of_a_matrix_is_keras_s(call, device):
+    name, options, expected = OF_MATRICES[call]
+    np.testing.assert_allclose(train(name, options, MATRIX, device), expected, rtol=1e-7)

@@ -4,6 +4,7 @@ import typing as _typing
 
 from minigrad.engine.tensor.pytorch_names import lookup as _lookup
 from minigrad.optim.lr_scheduler.base import LRScheduler
+from minigrad.optim.lr_scheduler.cyclic import CyclicLR
 from minigrad.optim.lr_scheduler.formulas import (
     ConstantLR,
     CosineAnnealingLR,
@@ -11,17 +12,19 @@ from minigrad.optim.lr_scheduler.formulas import (
     ExponentialLR,
     LambdaLR,
     LinearLR,
+    MultiplicativeLR,
     MultiStepLR,
     PolynomialLR,
     StepLR,
 )
 from minigrad.optim.lr_scheduler.one_cycle import OneCycleLR
 from minigrad.optim.lr_scheduler.plateau import ReduceLROnPlateau
-from minigrad.optim.lr_scheduler.sequential import SequentialLR
+from minigrad.optim.lr_scheduler.sequential import ChainedScheduler, SequentialLR
 
 __all__ = [
-    "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "ExponentialLR", "LRScheduler", "LambdaLR",
-    "LinearLR", "MultiStepLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR",
+    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR",
+    "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR",
+    "ReduceLROnPlateau", "SequentialLR", "StepLR",
 ]  # fmt: skip
 
 if not _typing.TYPE_CHECKING:

@@ -84,7 +84,7 @@ class LRScheduler:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all attributes except the optimizer and functions passed by the user, and the rates without them."""
-        left_out = ("optimizer", "lr_lambdas", "_place")
+        left_out = ("optimizer", "lr_lambdas", "scale_fn", "_place")
         own = {name: value for name, value in self.__dict__.items() if name not in left_out}
         return own | {"_plain": rates_of(self.optimizer).explain()}
 
@@ -149,6 +149,23 @@ def rates_of(optimizer: Optimizer) -> Rates:
 def check_optimizer(scheduler: object, optimizer: Optimizer) -> None:
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"[{type(scheduler).__name__}] expected an Optimizer, got {type(optimizer).__name__}")
+
+
+def check_momentum(scheduler: object, optimizer: Optimizer) -> None:
+    if not {"momentum", "betas"} & set(optimizer.defaults):
+        raise ValueError(
+            f"[{type(scheduler).__name__}] expected an optimizer with momentum, got {optimizer.name}: pass "
+            f"cycle_momentum=False"
+        )
+
+
+def set_momenta(optimizer: Optimizer, momenta: list[float]) -> None:
+    """Set each group's momentum, for Adam β₁."""
+    for group, momentum in zip(optimizer.param_groups, momenta, strict=True):
+        if "momentum" in group:
+            group["momentum"] = momentum
+        else:
+            group["betas"] = (momentum, *group["betas"][1:])
 
 
 def check_state(scheduler: Any, state_dict: Any) -> None:

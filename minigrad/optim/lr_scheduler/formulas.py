@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.optim.lr_scheduler.base import LRScheduler, check_groups, check_optimizer, per_group
@@ -37,7 +37,8 @@ class LambdaLR(LRScheduler):
         self.lr_lambdas = per_group(self, "lr_lambda", optimizer, lr_lambda)
         for function in self.lr_lambdas:
             if not callable(function):
-                raise TypeError(f"[LambdaLR] expected a function of the epoch for lr_lambda, got {function!r}")
+                name = type(self).__name__
+                raise TypeError(f"[{name}] expected a function of the epoch for lr_lambda, got {function!r}")
         super().__init__(optimizer, last_epoch)
 
     def lr_at(self, group: int, epoch: int) -> float:
@@ -45,6 +46,37 @@ class LambdaLR(LRScheduler):
 
     def _join(self) -> None:
         check_groups(self, "lr_lambda", self.lr_lambdas, self.optimizer)
+
+
+class MultiplicativeLR(LambdaLR):
+    """base · f(1) f(2) … f(t).
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    lr_lambda : callable, or one for each group
+        f, a function of the number of the step.
+    last_epoch : int
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = mg.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda t: 0.5)
+    >>> scheduler.step(), scheduler.step(), scheduler.get_last_lr()
+    (None, None, [0.25])
+    """
+
+    _products: Mapping[int, tuple[int, float]] = {}  # by group, with the number of factors; replaced, never changed
+
+    def lr_at(self, group: int, epoch: int) -> float:
+        count, product = self._products.get(group, (0, 1.0))
+        if count > epoch:
+            count, product = 0, 1.0
+        for t in range(count + 1, epoch + 1):
+            product *= self.lr_lambdas[group](t)
+        self._products = {**self._products, group: (epoch, product)}
+        return float(self.base_lrs[group] * product)
 
 
 class StepLR(LRScheduler):

@@ -4,7 +4,15 @@ import math
 from collections.abc import Sequence
 
 from minigrad.engine.ops.arguments import integer, number
-from minigrad.optim.lr_scheduler.base import LRScheduler, check_groups, check_optimizer, per_group, rates_of
+from minigrad.optim.lr_scheduler.base import (
+    LRScheduler,
+    check_groups,
+    check_momentum,
+    check_optimizer,
+    per_group,
+    rates_of,
+    set_momenta,
+)
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -89,10 +97,7 @@ class OneCycleLR(LRScheduler):
                 group.update(initial_lr=low, max_lr=top, min_lr=last)
         self.momenta = None
         if cycle_momentum:
-            if not {"momentum", "betas"} & set(optimizer.defaults):
-                raise ValueError(
-                    f"[OneCycleLR] expected an optimizer with momentum, got {optimizer.name}: pass cycle_momentum=False"
-                )
+            check_momentum(self, optimizer)
             middle = [max_momentum] if three_phase else []
             self.momenta = [max_momentum, base_momentum, *middle, max_momentum]
         if last_epoch == -1:
@@ -106,12 +111,7 @@ class OneCycleLR(LRScheduler):
 
     def _set_momentum(self, epoch: int) -> None:
         if self.momenta is not None:
-            momentum = self._between(self.momenta, epoch)
-            for group in self.optimizer.param_groups:
-                if "momentum" in group:
-                    group["momentum"] = momentum
-                else:
-                    group["betas"] = (momentum, *group["betas"][1:])
+            set_momenta(self.optimizer, [self._between(self.momenta, epoch)] * len(self.optimizer.param_groups))
 
     def _join(self) -> None:
         check_groups(self, "max_lr", self.turns, self.optimizer)

@@ -1,11 +1,11 @@
-"""Schedules in sequence."""
+"""Schedules in sequence, and several as one."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minigrad.engine.ops.arguments import integer
-from minigrad.optim.lr_scheduler.base import LRScheduler, check_optimizer, rates_of
+from minigrad.optim.lr_scheduler.base import LRScheduler, check_optimizer, check_state, rates_of
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -106,3 +106,72 @@ class SequentialLR(LRScheduler):
         for scheduler, own in zip(self.schedulers, state["schedulers"], strict=True):
             scheduler._restore(own)
         super()._restore({**state, "schedulers": self.schedulers})
+
+
+class ChainedScheduler:
+    """Several schedules that are stepped together: their factors multiply, as those of all schedules of an optimizer.
+
+    Parameters
+    ----------
+    schedulers : sequence of LRScheduler
+        The schedules, all for one optimizer.
+    optimizer : Optimizer, optional
+        Theirs.
+
+    Raises
+    ------
+    TypeError
+        For anything else, such as a `ReduceLROnPlateau`, whose step takes an argument.
+    ValueError
+        For no schedules, or several optimizers.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad.optim.lr_scheduler import ChainedScheduler, ConstantLR, ExponentialLR
+    >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = ChainedScheduler([ConstantLR(optimizer, 0.1, total_iters=1), ExponentialLR(optimizer, 0.5)])
+    >>> scheduler.get_last_lr(), scheduler.step(), scheduler.get_last_lr()
+    ([0.1], None, [0.5])
+    """
+
+    def __init__(self, schedulers: Sequence[Any], optimizer: Optimizer | None = None) -> None:
+        if not schedulers:
+            raise ValueError("[ChainedScheduler] expected at least one scheduler, got none")
+        for scheduler in schedulers:
+            if not isinstance(scheduler, LRScheduler | ChainedScheduler):
+                raise TypeError(
+                    f"[ChainedScheduler] expected schedulers whose step() takes no arguments, got {scheduler!r}"
+                )
+        self.schedulers, self.optimizer = list(schedulers), optimizer or schedulers[0].optimizer
+        if any(scheduler.optimizer is not self.optimizer for scheduler in schedulers):
+            raise ValueError("[ChainedScheduler] expected all schedulers to have the same optimizer")
+
+    def step(self) -> None:
+        """Advance all schedules."""
+        for scheduler in self.schedulers:
+            scheduler.step()
+
+    def get_last_lr(self) -> list[float]:
+        """Return the rate of each group."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states of all schedules, in "schedulers"."""
+        return {"schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}
+
+    def check_state(self, state_dict: Mapping[str, Any]) -> None:
+        """Raise ValueError for a state that is not one of these schedules."""
+        check_state(self, state_dict)
+        if len(state_dict["schedulers"]) != len(self.schedulers):
+            raise ValueError(
+                f"[ChainedScheduler] expected {len(self.schedulers)} schedulers, got {len(state_dict['schedulers'])}"
+            )
+        for scheduler, state in zip(self.schedulers, state_dict["schedulers"], strict=True):
+            scheduler.check_state(state)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Load the result of `state_dict`; raise ValueError and load nothing for any other state."""
+        self.check_state(state_dict)
+        for scheduler, state in zip(self.schedulers, state_dict["schedulers"], strict=True):
+            scheduler.load_state_dict(state)
