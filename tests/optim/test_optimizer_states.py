@@ -146,6 +146,24 @@ def test_a_state_without_maximize_descends():
         assert x.tolist() == expected
 
 
+@pytest.mark.parametrize("name, options, off", [
+    ("SGD", {"lr_in_momentum": True, "momentum": 0.9}, "lr_in_momentum"), ("RMSprop", {}, "eps_in_sqrt"),
+    ("Adam", {}, "eps_before_correction"), ("Adagrad", {}, "eps_in_sqrt"),
+])  # fmt: skip
+def test_a_state_without_an_option_has_it_off(name, options, off):
+    """As older versions and PyTorch saved it; but AdamW's decay, which is no option there, stays decoupled."""
+    optimizer = getattr(optim, name)([two_ones()], **{**options, off: True})
+    saved = optimizer.state_dict()
+    assert saved["param_groups"][0].pop(off) is True
+    optimizer.load_state_dict(saved)
+    assert optimizer.param_groups[0][off] is False
+    optimizer = optim.AdamW([two_ones()])
+    saved = optimizer.state_dict()
+    assert saved["param_groups"][0].pop("decoupled_weight_decay") is True
+    optimizer.load_state_dict(saved)
+    assert optimizer.param_groups[0]["decoupled_weight_decay"] is True
+
+
 def change(*keys, **values):
     """Drop or set entries of the second parameter's state."""
 

@@ -174,6 +174,33 @@ def test_a_parameter_that_moves_is_planned_anew():
         assert steps[-1] == ([together] if device == "cpu" else [[pair] for pair in together])
 
 
+@pytest.mark.parametrize("name, options", [
+    ("Muon", {}), ("Adafactor", {}), ("NAdam", {}), ("RAdam", {}), ("Lion", {}),
+    ("SGD", {"momentum": 0.9, "lr_in_momentum": True, "weight_decay": 0.1, "decoupled_weight_decay": True}),
+])  # fmt: skip
+def test_captured_steps_with_a_changing_rate(name, options, device):
+    """They are those without capture, and from the second one on, memory does not grow."""
+    x, found = tensor(np.random.default_rng(0).standard_normal((8, 5)), device), []
+    for decorate in (mg.capture, lambda step: step):
+        weight = tensor(np.random.default_rng(1).standard_normal((5, 3)), device, True)
+        optimizer, memory = getattr(optim, name)([weight], **options), []
+
+        @decorate
+        def step(x, weight=weight, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = ((x @ weight) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+
+        for t in range(8):
+            optimizer.param_groups[0]["lr"] = 0.01 * (1 + t % 3)
+            step(x)
+            memory.append(mg.memory_allocated())
+        assert len({*memory[3:]}) == 1
+        found.append(array(weight))
+    np.testing.assert_array_equal(*found)
+
+
 def test_training_lowers_the_loss():
     mg.manual_seed(0)
     x = mg.random.normal(0.0, 1.0, (64, 4))
