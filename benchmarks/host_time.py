@@ -151,26 +151,23 @@ def main():
 
     import minigrad as mg
     from minigrad import cuda
-    from minigrad.engine.memory import pool
 
     allocate, allocations = cuda.allocate, []
     for name in args.names:
         work = workloads.parse(name, "cuda")
         step, captured = workloads.minigrad_step(work, 1), workloads.captured_step(work, 1)
-        pool.set_device_hooks(allocate, cuda._transfer, cuda._Streams)
+        cuda.Gpus.allocate = staticmethod(allocate)
         for _ in range(3):
             captured()
         took, took_captured = median(step), median(captured)
-        pool.set_device_hooks(
-            lambda *given: (allocations.append(1), allocate(*given))[1], cuda._transfer, cuda._Streams
-        )
+        cuda.Gpus.allocate = staticmethod(lambda *given: (allocations.append(1), allocate(*given))[1])
         before = launches.value, products.value, len(allocations)
         step()
         after = launches.value, products.value, len(allocations)
         counts = [b - a for a, b in zip(before, after, strict=True)]
         print(f"{name:16} {took:8.1f}  {counts[0]} launches, {counts[1]} products, {counts[2]} allocations")
         print(f"  captured       {took_captured:8.1f}")
-    pool.set_device_hooks(allocate, cuda._transfer, cuda._Streams)
+    cuda.Gpus.allocate = staticmethod(allocate)
     from minigrad.cuda.backend import CUDA
     from minigrad.cuda.launch import launch
     from minigrad.optim.adam import RULE

@@ -13,6 +13,7 @@ import ctypes
 from minigrad.engine.memory.array cimport Array, Buffer, shape_of
 from minigrad.engine.memory.calls cimport ACTIVE, ActiveCalls, KernelList, belongs_here, is_capturing, source_line
 from minigrad.engine.memory.dtype cimport FLOAT32, code_of, dtype_of, itemsize, tf32_allowed
+from minigrad.engine.memory.pool cimport gpus
 from minigrad.engine.memory.shapes cimport MAX_NDIM
 from minigrad.engine.memory.calls import CaptureError
 

@@ -319,15 +319,6 @@ def power_of_two(int64_t n, int64_t least=1) -> int:
     return least
 
 
-cdef object load = None     # minigrad.cuda.launch sets it
-
-
-def set_loader(function: Callable[[str, str, str, int], Kernel]) -> None:
-    """Set what loads a kernel (file, name, dtype, device)."""
-    global load
-    load = function
-
-
 kernels: dict[tuple[str, str, str, int], Kernel] = {}   # by file, name, dtype and device
 cdef dict known_kernels = kernels
 
@@ -335,7 +326,7 @@ cdef dict known_kernels = kernels
 cdef Kernel kernel_of(str file, str name, str dtype, object device):
     found = known_kernels.get((file, name, dtype, device))
     if found is None:
-        found = known_kernels.setdefault((file, name, dtype, device), load(file, name, dtype, device))
+        found = known_kernels.setdefault((file, name, dtype, device), gpus.load(file, name, dtype, device))
     return found
 
 

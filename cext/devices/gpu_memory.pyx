@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, intptr_t
 
 from minigrad.engine.devices.cuda cimport Current, cupy_cuda, current_stream
 from minigrad.engine.memory.array cimport Array, owner_of, set_owner
-from minigrad.engine.memory.pool import add_device_pools
+from minigrad.engine.memory.pool cimport gpus
 
 cdef enum:
     UNIT = 512              # bytes: the multiple to which CuPy's pool rounds
@@ -147,20 +147,11 @@ def empty_pools() -> None:
         pool.empty()
 
 
-cdef object prepare = None      # what makes a GPU ready for its first tensor: minigrad.cuda sets it
-
-
-def set_prepare(function: Callable[[int], None]) -> None:
-    """Set what makes a GPU ready for its first tensor, and adds its pool."""
-    global prepare
-    prepare = function
-
-
 def allocate(int64_t size, object device: int) -> tuple[int, Any]:
     """Allocate memory on a GPU; return the address and the object that owns the memory."""
     pool = pools.get(device)
     if pool is None:
-        prepare(device)
+        gpus.prepare(device)        # adds its pool
         pool = pools[device]
     return (<Pool>pool).take(max(size, 1))
 
@@ -170,6 +161,3 @@ cdef tuple workspace_on(int device):
     # The documentation of cuBLAS recommends these sizes from Hopper on, and before.
     size = 32 << 20 if int(cupy_cuda.Device(device).compute_capability) >= 90 else 4 << 20
     return (<Pool>pools[device]).allocate(size), size
-
-
-add_device_pools(empty_pools)

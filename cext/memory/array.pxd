@@ -45,10 +45,13 @@ cdef Array transferred(Array x, int device)
 cdef object owner_of(Array x)
 cdef int set_owner(Array x, object owner) except -1
 cdef int check_same_device(str op, Array a, Array b) except -1
-ctypedef void (*Forget)(Array) noexcept
-cdef void set_forget(Forget function)
-ctypedef int (*Reader)(Array) except -1
-cdef void set_reader(Reader function)
+
+cdef struct Above:      # what the layers above set, which the layers below call
+    void (*forget)(Array) noexcept      # an array with a node dies (tape/record)
+    int (*read)(Array) except -1        # values of an array are read other than by an operation (memory/listener)
+    Array (*add)(Array, Array)          # a + b, of one shape, which can be differentiated (ops/arithmetic)
+cdef Above above
+
 cdef int tell_reader(Array x) except -1
 cdef int note_use(Array x) except -1
 cdef object first_element(Array x)

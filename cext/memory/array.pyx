@@ -17,7 +17,7 @@ import numpy as np
 
 from minigrad.engine.memory.calls cimport ACTIVE, ActiveCalls, is_capturing, refuse_in_capture
 from minigrad.engine.memory.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, dtype_of, itemsize
-from minigrad.engine.memory.pool cimport adopt, device_transfer, new_buffer, owner_of_memory, release
+from minigrad.engine.memory.pool cimport adopt, gpus, new_buffer, owner_of_memory, release
 from minigrad.engine.memory.shapes cimport MAX_NDIM, device_name, size_of
 
 cdef extern from "Python.h":
@@ -86,7 +86,7 @@ cdef class Array:
 
     def __dealloc__(self):
         if self.node is not None:
-            forget(self)
+            above.forget(self)
         if self.grad_ is not None:
             free_grad(self)
         if self.left != NULL:
@@ -249,8 +249,6 @@ cdef void free_grad(Array x) noexcept:
 
 
 cdef type result_type = Array
-cdef Forget forget = NULL
-cdef Reader reader = NULL
 
 
 cpdef void set_result_type(type cls: type[Array]) except *:
@@ -261,23 +259,9 @@ cpdef void set_result_type(type cls: type[Array]) except *:
     result_type = cls
 
 
-cdef void set_forget(Forget function):
-    """Set what a dying array calls to notify its node (tape.forget_leaf)."""
-    global forget
-    forget = function
-
-
-cdef void set_reader(Reader function):
-    """Set what is called for each tensor that is read (tape.note_read, during a run of `recompute` or `capture`)."""
-    global reader
-    reader = function
-
-
 cdef int tell_reader(Array x) except -1:
     """Note that values of x are read other than by an operation."""
-    if reader != NULL:
-        reader(x)
-    return 0
+    return above.read(x) if above.read != NULL else 0       # NULL while minigrad is imported
 
 
 cdef int note_use(Array x) except -1:
@@ -300,7 +284,7 @@ cdef int64_t next_moment() noexcept:
 
 cdef Array transferred(Array x, int device):
     """A copy of x on another device."""
-    return device_transfer(x, device)
+    return gpus.transfer(x, device)
 
 
 cdef Array blank():

@@ -10,7 +10,7 @@ import numpy as np
 
 from minigrad.engine.memory.array cimport Array, adopted, alias, note_use, tidied, view
 from minigrad.engine.memory.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, is_float, itemsize
-from minigrad.engine.memory.pool cimport device_streams
+from minigrad.engine.memory.pool cimport gpus
 from minigrad.engine.memory.refusals cimport must_copy, unsupported
 from minigrad.engine.memory.shapes cimport MAX_NDIM, device_index, device_name, product
 
@@ -73,7 +73,7 @@ cdef object capsule_of(str op, object data):
     if not (hasattr(data, "__dlpack__") and hasattr(data, "__dlpack_device__")):
         raise TypeError(f"[{op}] expected an object with __dlpack__ and __dlpack_device__, got {type(data).__name__}")
     kind, number = data.__dlpack_device__()
-    options = {"stream": device_streams.current(number)} if kind in (2, 13) else {}
+    options = {"stream": gpus.current_stream(number)} if kind in (2, 13) else {}
     try:
         return data.__dlpack__(max_version=(1, 0), **options)
     except TypeError as error:
@@ -242,7 +242,7 @@ cdef object to_dlpack(Array x, object stream, object max_version, object dl_devi
     if copied:
         exported = <Array?>exported.copy()
     if exported.buffer.device:
-        device_streams.hand_over(exported.buffer.device - 1, stream)
+        gpus.hand_over(exported.buffer.device - 1, stream)
     elif stream is not None:
         raise BufferError(f"[dlpack] expected stream None for a tensor on the CPU, got {stream}")
     return to_capsule(exported, versioned, copied)

@@ -3,7 +3,7 @@ cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
-from minigrad.engine.memory.array cimport Array, set_reader
+from minigrad.engine.memory.array cimport Array, above
 
 cdef extern from *:
     """
@@ -103,10 +103,6 @@ cdef Listener set_listener(Listener listener):
     global mg_listener, listeners
     before = current_listener()
     listeners += (listener is not None) - (before is not None)
-    if listeners:
-        set_reader(note_read)
-    else:
-        set_reader(NULL)
     if mg_listener != NULL:
         Py_DECREF(before)
     mg_listener = NULL
@@ -143,9 +139,12 @@ def last_listener() -> Listener | None:
 
 cdef int note_read(Array x) except -1:
     """Tell the listener of this thread, if there is one, that an operation reads x."""
-    if mg_listener != NULL:
+    if listeners and mg_listener != NULL:
         (<object>mg_listener).read(x)
     return 0
+
+
+above.read = note_read
 
 
 cdef int note_grad(Array leaf, bint replaced) except -1:

@@ -8,7 +8,7 @@ cdef Buffer* (*adopt)(void* data, int64_t bytes, int device, void* owner, Drop d
 cdef void (*release)(Buffer* buffer) noexcept
 cdef Buffer* new_buffer(int64_t bytes, int device, bint once) except NULL
 cdef void** owner_of_memory(Buffer* buffer)
-cdef object device_transfer, device_streams
+cdef object gpus
 
 cdef class Memory:
     cdef Arena* arena

@@ -28,24 +28,13 @@ cdef extern from "runtime/buffer.hpp" namespace "mg":
 adopt, release = adopt_memory, release_memory
 ACTIVE.release = release_memory
 
-# The functions of minigrad.cuda for arrays on a GPU: `import minigrad` sets them before any array is made.
-cdef object device_allocate = None
-cdef object device_transfer = None
-cdef object device_streams = None
-cdef list device_pools = []
+cdef object gpus = None
 
 
-cpdef void set_device_hooks(allocate: Callable[[int, int], tuple[int, Any]], transfer: Callable[[Any, int], Any],
-                            streams: Any):
-    """Set the functions of other devices: allocate(bytes, index) -> (address, owner); transfer(array, index) -> array
-    there; streams.current(i) and streams.hand_over(i, stream) for cuda:i, with DLPack's stream numbers."""
-    global device_allocate, device_transfer, device_streams
-    device_allocate, device_transfer, device_streams = allocate, transfer, streams
-
-
-def add_device_pools(empty_pools: Callable[[], None]) -> None:
-    """Let `empty_cache` empty the pools of a device, too."""
-    device_pools.append(empty_pools)
+def set_gpus(provider: Any) -> None:
+    """Set what GPUs need from above, `minigrad.cuda.Gpus`: `import minigrad` does so before any array is made."""
+    global gpus
+    gpus = provider
 
 
 cdef Buffer* new_buffer(int64_t bytes, int device, bint once) except NULL:
@@ -60,7 +49,7 @@ cdef Buffer* new_buffer(int64_t bytes, int device, bint once) except NULL:
 
 
 cdef Buffer* device_memory(int64_t bytes, int device) except NULL:
-    address, owner = device_allocate(bytes, device - 1)
+    address, owner = gpus.allocate(bytes, device - 1)
     Py_INCREF(owner)
     return adopt(<void*><size_t>address, bytes, device, <void*>owner, drop_object)
 
@@ -141,5 +130,4 @@ def empty_cache() -> None:
     0
     """
     drop_cache()
-    for empty_pools in device_pools:
-        empty_pools()
+    gpus.empty_pools()

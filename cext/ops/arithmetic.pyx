@@ -6,13 +6,13 @@ one shape and one dtype.
 from libc.stdint cimport int64_t
 
 from minigrad.engine.devices.backend cimport backend
-from minigrad.engine.memory.array cimport Array, check_same_device, empty_as, same_shape, shape_of
+from minigrad.engine.memory.array cimport Array, above, check_same_device, empty_as, same_shape, shape_of
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.memory.shapes cimport MAX_NDIM
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool, scalar, weak_code
 from minigrad.engine.ops.layout cimport broadcast, cast
-from minigrad.engine.tape.node cimport Node, Op, operation, set_adder
+from minigrad.engine.tape.node cimport Node, Op, operation
 from minigrad.engine.tape.record cimport track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
@@ -150,7 +150,7 @@ cpdef Array add(x: TensorLike, y: TensorLike):
     return add_alike(<Array>a, <Array>b)
 
 
-set_adder(add_alike)
+above.add = add_alike
 
 
 cdef Op subtract_op = operation("subtract", subtract_backward, "y = a − b", "da = g\ndb = −g", "", "a, b")

@@ -17,7 +17,6 @@ from minigrad.engine.ops.arithmetic cimport add, multiply
 from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, matrix_transpose, reshape_to
 from minigrad.engine.ops.logic cimport equal, logical_and, logical_not, not_equal, where
 from minigrad.engine.ops.matmul cimport matmul
-from minigrad.engine.ops.norm cimport send_all
 from minigrad.engine.ops.random cimport reserve
 from minigrad.engine.ops.rounding cimport isfinite
 from minigrad.engine.ops.slices cimport take_window, zeros
@@ -49,7 +48,7 @@ cdef int attention_backward(Node node, Array g) except -1:
         dq, dk, dv = [empty_as(<Array>x, g.code) if node.needs(i) else None for i, x in enumerate((q, k, v))]
         arguments = (dense(q), dense(k), dense(v), mask, g if y is None else y, statistics, dense(g), dq, dk, dv)
         run_with_drawn((<object>backend(g)).attention_backward, scale, causal, dropout, drawn, arguments)
-    return send_all(node, (dq, dk, dv))
+    return node.send_all((dq, dk, dv))
 
 
 def _with_drawn(primitive: Callable[..., None], scale: float, causal: bool, dropout: float, drawn: list[int],

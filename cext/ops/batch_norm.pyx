@@ -11,7 +11,7 @@ from minigrad.engine.ops.functions cimport rsqrt
 from minigrad.engine.ops.index cimport getitem
 from minigrad.engine.ops.layout cimport cast, dense, elements, reshape_to
 from minigrad.engine.ops.norm cimport (
-    all_but_channels, differentiate, gradient_for, parameter, plain, scale_and_shift, send_all, standard,
+    all_but_channels, differentiate, gradient_for, parameter, plain, scale_and_shift, standard,
 )
 from minigrad.engine.tape.node cimport Node, Op, operation, recording
 from minigrad.engine.tape.record cimport track, track_many
@@ -50,7 +50,7 @@ cdef int train_backward(Node node, Array g) except -1:
     dweight, dbias = gradient_for(node, 1, x, 1, 2), gradient_for(node, 2, x, 1, 2)
     backend(x).batch_norm_backward(x.extent[0], x.extent[1], elements(x, 2, x.ndim_), False, dense(x), plain(weight),
                                    statistics, dense(g), dx, dweight, dbias)
-    return send_all(node, (dx, dweight, dbias))
+    return node.send_all((dx, dweight, dbias))
 
 
 cdef Op given_statistics(str name):
@@ -83,7 +83,7 @@ cdef int eval_backward(Node node, Array g) except -1:
             dmean = multiply(scale, dbias)
         if node.needs(2):
             dvar = multiply(multiply(scale, rstd), multiply(dweight, 0.5))
-    return send_all(node, (dx, dmean, dvar, dweight, dbias))
+    return node.send_all((dx, dmean, dvar, dweight, dbias))
 
 
 cdef Array check_input(str op, object x):

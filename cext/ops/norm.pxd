@@ -6,6 +6,5 @@ cdef Array scale_and_shift(Array y, Array weight, Array bias)
 cdef Array parameter(str op, str name, object given, Array x, int first, int last)
 cdef Array plain(Array x)
 cdef Array gradient_for(Node node, int i, Array x, int first, int last)
-cdef int send_all(Node node, tuple gradients) except -1
 cdef list all_but_channels(Array x)
 cdef int differentiate(Node node, object composition, list inputs, Array g, list shared) except -1

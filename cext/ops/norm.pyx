@@ -66,14 +66,6 @@ cdef Array gradient_for(Node node, int i, Array x, int first, int last):
     return empty(x.code, last - first, x.extent + first, x.buffer.device) if node.needs(i) else None
 
 
-cdef int send_all(Node node, tuple gradients) except -1:
-    """Send the inputs their gradients; None means that an input needs none."""
-    for i, d in enumerate(gradients):
-        if d is not None:
-            node.send(i, <Array>d)
-    return 0
-
-
 cdef list all_but_channels(Array x):
     return [k for k in range(x.ndim_) if k != 1]
 
@@ -181,7 +173,7 @@ cdef int normalize_backward(Node node, Array g) except -1:
     dweight, dbias = gradient_for(node, 1, x, first, last), gradient_for(node, 2, x, first, last)
     backend(x).normalize_backward(rstd.count, groups, elements(x, first, last) // groups, elements(x, last, x.ndim_),
                                   dense(x), plain(weight), mean, rstd, dense(g), dx, dweight, dbias)
-    return send_all(node, (dx, dweight, dbias))
+    return node.send_all((dx, dweight, dbias))
 
 
 cdef Op layer_norm_op = operation("layer_norm", normalize_backward, "over the n elements of each row:\n" + NORMALIZED,

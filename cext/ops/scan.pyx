@@ -8,7 +8,6 @@ from minigrad.engine.ops.arguments cimport is_scalar, one_axis, optional, plain_
 from minigrad.engine.ops.arithmetic cimport match_floats, multiply
 from minigrad.engine.ops.join cimport join_along
 from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, expand_dims, reduction, sum_axes
-from minigrad.engine.ops.norm cimport send_all
 from minigrad.engine.ops.slices cimport take_window, zeros
 from minigrad.engine.tape.node cimport Node, Op, operation, recording
 from minigrad.engine.tape.record cimport track
@@ -43,7 +42,7 @@ cdef int linear_scan_backward(Node node, Array g) except -1:
     if g.count:
         backend(g).linear_scan_backward(outer, n, inner, reverse, dense(a), None if h is None else dense(h),
                                         None if initial is None else dense(initial), plain, da, db, first)
-    return send_all(node, (da, db, first))
+    return node.send_all((da, db, first))
 
 
 cdef Array part(Array x, int k, int64_t start, int64_t count):

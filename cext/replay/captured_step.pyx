@@ -21,13 +21,12 @@ from minigrad.engine.memory.array cimport Array, alias, empty_as, next_moment, s
 from minigrad.engine.memory.calls cimport refuse_in_capture
 from minigrad.engine.memory.dtype cimport default_float, tf32_allowed
 from minigrad.engine.memory.listener cimport Listener, current_listener, set_listener
-from minigrad.engine.tape.node cimport Node, recording
+from minigrad.engine.tape.node cimport ANOMALY, Node, modes, recording
 from minigrad.engine.devices.backend import is_intercepted
 from minigrad.engine.devices.kernel_list import CapturedKernels
 from minigrad.engine.memory.calls import CaptureError
 from minigrad.engine.replay.surroundings import surroundings
-from minigrad.engine.tape.node import checks_gradients
-from minigrad.engine.tensor.trees import map_tensors
+from minigrad.engine.tensor.trees import map_leaves, map_tensors
 
 cdef extern from "Python.h":
     PyObject* PyList_GET_ITEM(object items, Py_ssize_t i)   # borrowed
@@ -72,7 +71,7 @@ def key_of(tree: Any, tensors: list[Tensor]) -> tuple[Any, ...]:
 
 def is_watched() -> bool:
     """Whether something observes each operation: a listener, a profile or detect_anomaly."""
-    return current_listener() is not None or is_intercepted() or checks_gradients()
+    return current_listener() is not None or is_intercepted() or bool(modes() & ANOMALY)
 
 
 cdef Array twin(Array x):
@@ -298,7 +297,7 @@ cdef class Step:
             self.check_gradients(watch)
             self.grads = watch.grads()
             self.has_history = not watch.leaves
-            self.result = self.kept(result, watch)
+            self.result = map_leaves(lambda leaf: self.kept(leaf, watch), result)
             del result
         finally:
             set_listener(None)
@@ -410,7 +409,7 @@ cdef class Step:
             for i in range(count):
                 if (<Array>tensors[i]).buffer.version != <int64_t>before[i]:
                     raise shared_argument(<Array>tensors[i])
-            return self.copied(self.result)
+            return map_leaves(self.copied, self.result)
         finally:
             try:
                 self.kernels.leave()
@@ -423,46 +422,31 @@ cdef class Step:
 
     def first(self) -> Any:
         """The result of the captured run."""
-        result = self.copied(self.result)
+        result = map_leaves(self.copied, self.result)
         self.kernels.leave()
         return result
 
-    cdef object copied(self, object tree):
-        """The result, with copies of the tensors that the run made."""
-        cdef Array x, out
-        if type(tree) is Output:
-            x = self.outputs[(<Output>tree).index]
-            out = empty_as(x, x.code)
-            backend(x).copy(x, out)
-            return out
-        if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-            return type(tree)(*[self.copied(part) for part in tree])
-        if type(tree) is tuple or type(tree) is list:
-            return type(tree)([self.copied(part) for part in tree])
-        if type(tree) is dict:
-            return {key: self.copied(part) for key, part in tree.items()}
-        return tree
+    def copied(self, leaf: Any) -> Any:
+        """A part of the result; a copy of a tensor that the run has made."""
+        if type(leaf) is not Output:
+            return leaf
+        cdef Array x = self.outputs[(<Output>leaf).index], out = empty_as(x, x.code)
+        backend(x).copy(x, out)
+        return out
 
-    cdef object kept(self, object tree, Watch watch):
-        """A result with an `Output` for each tensor that the run has made."""
-        if isinstance(tree, Array):
-            if (<Array>tree).moment < watch.since:
-                watch.read(tree)
-                return tree
-            self.has_history = self.has_history and (<Array>tree).node is not None
-            self.outputs.append(alias(<Array>tree))
+    def kept(self, leaf: Any, Watch watch: Watch) -> Any:
+        """A part of the result; an `Output` for a tensor that the run has made."""
+        if isinstance(leaf, Array):
+            if (<Array>leaf).moment < watch.since:
+                watch.read(leaf)
+                return leaf
+            self.has_history = self.has_history and (<Array>leaf).node is not None
+            self.outputs.append(alias(<Array>leaf))
             return Output(len(self.outputs) - 1)
-        kind = type(tree)
-        if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-            return kind(*[self.kept(part, watch) for part in tree])
-        if kind is tuple or kind is list:
-            return kind([self.kept(part, watch) for part in tree])
-        if kind is dict:
-            return {key: self.kept(part, watch) for key, part in tree.items()}
-        if tree is None or isinstance(tree, (bool, int, float, str)):
-            return tree
+        if leaf is None or isinstance(leaf, (bool, int, float, str)):
+            return leaf
         raise CaptureError(f"[capture] expected a step that returns tensors, None, numbers or strings, in tuples, "
-                           f"lists or dicts, got {kind.__name__}")
+                           f"lists or dicts, got {type(leaf).__name__}")
 
 
 cdef object shared_argument(Array x):

@@ -147,28 +147,22 @@ def count_leaves(list roots: list[Tensor]) -> int:
     return sum([(<Node>entry).sequence < 0 for entry in history_of(roots)])
 
 
-def contents(*roots: Tensor) -> dict[int, tuple[Tensor | None, list[Tensor]]]:
-    """List what the history of tensors holds: sequence number -> (the leaf or None, the tensors saved for backward)."""
+def contents(*roots: Tensor) -> dict[int, tuple[Tensor | None, list[Tensor], tuple[Any, ...]]]:
+    """List what the history of tensors holds.
+
+    Returns sequence number -> (the leaf or None, the tensors saved for backward, what else is kept for it: axes, a
+    recurrent cell, ...).
+    """
     cdef Node node
     cdef dict found = {}
     for entry in history_of(list(roots)):
         node = entry
-        found[node.sequence] = (<Array>node.leaf if node.leaf != NULL else None, saved_arrays(node))
+        extra = node.extra if type(node.extra) is tuple else (node.extra,)
+        options = tuple([value for value in extra if value is not None and not isinstance(value, Array)])
+        found[node.sequence] = <Array>node.leaf if node.leaf != NULL else None, saved_arrays(node), options
     return found
 
 
 def operations(*roots: Tensor) -> dict[int, Op]:
     """The record of each operation in the history of tensors: sequence number -> Op."""
     return {(<Node>entry).sequence: (<Node>entry).op for entry in history_of(list(roots))}
-
-
-def options(*roots: Tensor) -> dict[int, tuple[Any, ...]]:
-    """List what the operations keep for backward besides tensors: sequence number -> (axes, a recurrent cell, ...)."""
-    cdef Node node
-    cdef dict found = {}
-    for entry in history_of(list(roots)):
-        node = entry
-        extra = node.extra if type(node.extra) is tuple else (node.extra,)
-        found[node.sequence] = tuple([value for value in extra
-                                      if value is not None and not isinstance(value, Array)])
-    return found

@@ -8,8 +8,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from libcpp.vector cimport vector
 
-from minigrad.engine.tape.node cimport set_anomaly, set_recording
-from minigrad.engine.tape.record cimport set_where
+from minigrad.engine.tape.node cimport ANOMALY, RECORDING, WHERE, switch
 
 cdef extern from *:
     """
@@ -25,24 +24,7 @@ cdef extern from *:
 
 Called = TypeVar("Called", bound=Callable[..., Any])
 
-cdef enum:
-    RECORDING = 1
-    WHERE = 2
-    ANOMALY = 4
-
 cdef uint64_t modes = 0
-
-
-cdef int switched(int which, int on) noexcept:
-    """Set the switches `which` as in `on`, and return what they were."""
-    cdef int before = 0
-    if which & RECORDING and set_recording(on & RECORDING):
-        before |= RECORDING
-    if which & WHERE and set_where(on & WHERE):
-        before |= WHERE
-    if which & ANOMALY and set_anomaly(on & ANOMALY):
-        before |= ANOMALY
-    return before
 
 
 def stepwise(mode: Mode, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
@@ -100,7 +82,7 @@ cdef class Mode:
 
     def __enter__(self) -> None:
         cdef Entered block
-        block.mode, block.which, block.before = self.number, self.which, switched(self.which, self.on)
+        block.mode, block.which, block.before = self.number, self.which, switch(self.which, self.on)
         mg_entered.push_back(block)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
@@ -117,7 +99,7 @@ cdef class Mode:
                 shared = which & mg_entered[above].which
                 mg_entered[above].before = mg_entered[above].before & ~shared | mg_entered[k].before & shared
                 which &= ~shared
-            switched(which, mg_entered[k].before)
+            switch(which, mg_entered[k].before)
             mg_entered.erase(mg_entered.begin() + k)
             return
         raise RuntimeError(f"[{type(self).__name__}] this thread leaves a block that it has not entered")

@@ -7,8 +7,6 @@ from minigrad.engine.memory.shapes cimport MAX_NDIM
 
 # A backward function sends the gradient of each input that needs one: node.send(i, ...) if node.needs(i).
 ctypedef int (*Backward)(Node node, Array g) except -1
-# Adds two gradients, and can be differentiated; ops/arithmetic.pyx provides its `add`.
-ctypedef Array (*Adder)(Array, Array)
 
 cdef struct Slot:
     PyObject* edge      # owned: the Node that made the input; NULL: no gradient wanted
@@ -91,6 +89,7 @@ cdef class Node:
     cdef Array gradient(self, int output)
     cdef Array value(self, int i)
     cdef int send(self, int i, Array g) except -1
+    cdef int send_all(self, tuple gradients) except -1
     cdef int give(self, int i, Array g) except -1
     cdef Array gathered(self, int i)
     cdef bint can_accumulate(self, int i) noexcept
@@ -123,12 +122,17 @@ cdef void replace(Visit* visit, object gradient) noexcept
 
 cdef void count_saved(object extra, int change) noexcept
 
+cdef enum:              # modes of a thread
+    RECORDING = 1       # operations make nodes
+    WHERE = 2           # nodes note their source line
+    ANOMALY = 4         # backward checks every gradient for NaN and infinity
+
+cdef int modes() noexcept
 cdef bint recording() noexcept
+cdef int switch(int which, int on) noexcept
 cpdef bint set_recording(bint on) noexcept
-cpdef bint set_anomaly(bint on) noexcept
 cdef list saved_arrays(Node node)
 cdef str saved_shapes(Node node)
 cdef void bury() noexcept
-cdef void set_adder(Adder adder)
 cdef Array add(Array a, Array b)
 cdef int64_t versions_of(object extra)

@@ -14,7 +14,7 @@ from libcpp.algorithm cimport lower_bound
 from libcpp.vector cimport vector
 
 from minigrad.engine.devices.backend cimport ALL, backend
-from minigrad.engine.memory.array cimport Array, alias, empty, shape_of, version
+from minigrad.engine.memory.array cimport Array, above, alias, empty, shape_of, version
 from minigrad.engine.memory.dtype cimport BOOL, is_float
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
@@ -25,13 +25,11 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
-    static thread_local bool mg_recording = true;   // operations make nodes
-    static thread_local bool mg_anomaly = false;    // backward checks every gradient for NaN
+    static thread_local int mg_modes = 1;   // RECORDING, WHERE and ANOMALY
     static thread_local PyObject* mg_pass = nullptr;    // the innermost backward pass that runs, see `begin_pass`
     static thread_local int mg_burying = 0;     // whether a call of `bury` runs
     """
-    bint mg_recording
-    bint mg_anomaly
+    int mg_modes
     PyObject* mg_pass
     int mg_burying
 
@@ -42,8 +40,12 @@ class GradientError(RuntimeError):
 
 # ── modes of the calling thread ───────────────────────────────────────────────────────────────────
 
+cdef int modes() noexcept:
+    return mg_modes
+
+
 cdef bint recording() noexcept:
-    return mg_recording
+    return mg_modes & RECORDING
 
 
 def is_grad_enabled() -> bool:
@@ -55,26 +57,20 @@ def is_grad_enabled() -> bool:
     >>> mg.is_grad_enabled()
     True
     """
-    return bool(mg_recording)
+    return bool(mg_modes & RECORDING)
+
+
+cdef int switch(int which, int on) noexcept:
+    """Set some modes of this thread as in `on`, and return what they were."""
+    global mg_modes
+    cdef int before = mg_modes & which
+    mg_modes = mg_modes & ~which | on & which
+    return before
 
 
 cpdef bint set_recording(bint on) noexcept:
     """Switch recording for this thread and return what it was."""
-    global mg_recording
-    before, mg_recording = bool(mg_recording), on
-    return before
-
-
-cpdef bint set_anomaly(bint on) noexcept:
-    """Switch the check of every gradient for NaN and infinity for this thread and return what it was."""
-    global mg_anomaly
-    before, mg_anomaly = bool(mg_anomaly), on
-    return before
-
-
-def checks_gradients() -> bool:
-    """Whether this thread checks every gradient for NaN and infinity."""
-    return bool(mg_anomaly)
+    return switch(RECORDING, RECORDING if on else 0)
 
 
 # ── operations ────────────────────────────────────────────────────────────────────────────────────
@@ -284,7 +280,7 @@ cdef class Node:
 
     cdef Array output(self):
         """The output, saved when the operation ran; on the tape if the backward pass itself is recorded."""
-        if not mg_recording:
+        if not mg_modes & RECORDING:
             return self.kept
         cdef Array attached = alias(self.kept)
         attached.node, attached.needs_grad = self, True
@@ -295,10 +291,17 @@ cdef class Node:
         cdef Visit* to = self.target(i)
         if to == NULL:
             return 0
-        if mg_anomaly and not all_finite(g):
+        if mg_modes & ANOMALY and not all_finite(g):
             raise GradientError(f"[{self.op.name}] backward gave a gradient with NaN or infinity for input {i} "
                                 f"of shape {shape_of(g)}{self.recorded_at()}")
         return add_to(to, self.slots[i].output, g)
+
+    cdef int send_all(self, tuple gradients) except -1:
+        """Send the inputs their gradients; None means that an input needs none."""
+        for i, g in enumerate(gradients):
+            if g is not None:
+                self.send(i, <Array>g)
+        return 0
 
     cdef int give(self, int i, Array g) except -1:
         """`send` for a g that nobody else holds, so that later gradients may be added into it."""
@@ -318,7 +321,7 @@ cdef class Node:
 
     cdef bint can_accumulate(self, int i) noexcept:
         """Whether `accumulator` may be used for input i."""
-        return self.needs(i) and (<Node>self.slots[i].edge).outputs == 1 and not mg_anomaly
+        return self.needs(i) and (<Node>self.slots[i].edge).outputs == 1 and not mg_modes & ANOMALY
 
     cdef Array accumulator(self, int i):
         """The gradient of input i accumulated so far (zeros at first), to be added to in place."""
@@ -433,26 +436,18 @@ cdef int add_to(Visit* visit, int output, Array g) except -1:
         visit.gradient, visit.exclusive = <PyObject*>g, False
         return 0
     before = <Array>visit.gradient
-    if visit.exclusive and not mg_recording:
+    if visit.exclusive and not mg_modes & RECORDING:
         backend(g).binary(ADD, before, g, before)
         return 0
     replace(visit, add(before, g))
-    visit.exclusive = not mg_recording
+    visit.exclusive = not mg_modes & RECORDING
     return 0
-
-
-cdef Adder adder = NULL
-
-
-cdef void set_adder(Adder function):
-    global adder
-    adder = function
 
 
 cdef Array add(Array a, Array b):
     """a + b of equal shapes, on the tape if the pass itself is recorded."""
-    if mg_recording:
-        return adder(a, b)
+    if mg_modes & RECORDING:
+        return above.add(a, b)
     cdef Array out = empty(a.code, a.ndim_, a.extent, a.buffer.device)
     backend(a).binary(ADD, a, b, out)
     return out

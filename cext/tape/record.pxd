@@ -4,7 +4,6 @@ from minigrad.engine.memory.array cimport Array
 from minigrad.engine.tape.node cimport Node, Op
 
 cdef int64_t last_sequence() noexcept
-cpdef bint set_where(bint on) noexcept
 cdef Node track(Op op, Array out, Array a, Array b=*, Array c=*, object extra=*)
 cdef Node track_many(Op op, list outs, list inputs, list saved, object extra=*)
 cdef Node gradient_node(Array x)

@@ -12,13 +12,13 @@ from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
 from minigrad.engine.devices.backend cimport backend
-from minigrad.engine.memory.array cimport Array, alias, empty, join_ring, same_shape, set_forget, shape_of, version
+from minigrad.engine.memory.array cimport Array, above, alias, empty, join_ring, same_shape, shape_of, version
 from minigrad.engine.memory.calls cimport source_line
 from minigrad.engine.memory.dtype cimport is_float
 from minigrad.engine.memory.listener cimport current_listener, listeners, note_grad, note_reads
 from minigrad.engine.memory.overlap cimport may_share_memory, overlaps_itself
 from minigrad.engine.tape.node cimport (
-    OUTPUT, Node, Op, Reference, add, count_saved, operation, recording, versions_of,
+    OUTPUT, RECORDING, WHERE, Node, Op, Reference, add, count_saved, modes, operation, recording, versions_of,
 )
 from minigrad.engine.tape.node import GradientError
 
@@ -34,23 +34,14 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
-    static thread_local bool mg_where = false;      // nodes note their source line
     static thread_local PyObject* mg_scope = nullptr;       // the module call that runs, see `enter`; owned
     static thread_local char mg_here;               // its address tells threads apart
     """
-    bint mg_where
     PyObject* mg_scope
     char mg_here
 
 
 # ── where operations come from ────────────────────────────────────────────────────────────────────
-
-cpdef bint set_where(bint on) noexcept:
-    """Switch the recording of source lines for this thread and return what it was."""
-    global mg_where
-    before, mg_where = bool(mg_where), on
-    return before
-
 
 def enter(module: Any) -> Any:
     """Note that a neural-network module begins to compute: what is recorded until `leave(before)` belongs to it.
@@ -90,7 +81,7 @@ cdef int64_t last_sequence() noexcept:
     return sequence
 
 
-cdef inline Node new_node(Op op, Array out, int outputs):
+cdef inline Node new_node(Op op, Array out, int outputs, int on):
     global sequence
     cdef Node node = Node.__new__(Node)
     cdef int i
@@ -101,7 +92,7 @@ cdef inline Node new_node(Op op, Array out, int outputs):
         node.extent[i] = out.extent[i]
     if mg_scope != NULL:
         node.scope = <object>mg_scope
-    if mg_where:
+    if on & WHERE:
         node.where = source_line()
     return node
 
@@ -138,9 +129,10 @@ cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object ex
     """
     cdef bint wanted = False
     cdef int saved = 0
+    cdef int on = modes()
     if listeners:
         note_reads((a, b, c))
-    if recording():
+    if on & RECORDING:
         if a.needs_grad:
             wanted, saved = True, op.reads[0]
         if b is not None and b.needs_grad:
@@ -151,7 +143,7 @@ cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object ex
             saved |= op.reads[2]
     if not wanted:
         return None
-    cdef Node node = new_node(op, out, 1)
+    cdef Node node = new_node(op, out, 1, on)
     node.reserve(1 if b is None and c is None else 2 if c is None else 3)
     connect(node, 0, a, saved & 1)
     if b is not None:
@@ -176,14 +168,15 @@ cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object ex
 cdef Node track_many(Op op, list outs, list inputs, list saved, object extra=None):
     """`track` for any number of inputs and outputs; `saved` holds the positions of the inputs to save."""
     cdef bint wanted = False
+    cdef int on = modes()
     if listeners:
         note_reads(inputs)
-    if recording():
+    if on & RECORDING:
         for x in inputs:
             wanted = wanted or (x is not None and (<Array>x).needs_grad)
     if not wanted:
         return None
-    cdef Node node = new_node(op, <Array>outs[0], <int>len(outs))
+    cdef Node node = new_node(op, <Array>outs[0], <int>len(outs), on)
     cdef int i
     node.reserve(<int>len(inputs))
     for i in range(node.inputs):
@@ -211,7 +204,7 @@ cdef Node gradient_node(Array x):
     """The node where the gradient of x arrives: its maker's, or a leaf's own."""
     cdef Node node
     if x.node is None:
-        node = new_node(leaf_op, x, 1)
+        node = new_node(leaf_op, x, 1, modes())
         node.leaf = <PyObject*>x
         node.scope = None                   # it belongs to no module, whoever used it first
         node.sequence = -node.sequence      # below every operation, including one that is being recorded
@@ -318,7 +311,7 @@ cdef void forget_leaf(Array x) noexcept:
             node.leaf = NULL
 
 
-set_forget(forget_leaf)
+above.forget = forget_leaf
 
 
 cdef int retire_leaf(Array x) except -1:

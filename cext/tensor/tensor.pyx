@@ -13,7 +13,7 @@ from minigrad.engine.memory.dlpack cimport dlpack_device, to_dlpack
 from minigrad.engine.memory.dtype cimport dtype_of, is_float
 from minigrad.engine.memory.interop cimport from_object
 from minigrad.engine.memory.listener cimport current_listener, listeners, note_grad, note_read
-from minigrad.engine.memory.pool cimport device_streams
+from minigrad.engine.memory.pool cimport gpus
 from minigrad.engine.memory.refusals cimport kind_of, place_of_copy
 from minigrad.engine.memory.shapes cimport device_index
 from minigrad.engine.ops.arguments cimport one_axis
@@ -237,7 +237,7 @@ cdef class Tensor(Operators, Extension):
         note_use(self)
         name = dtype_of(self.code).name
         return {"shape": self.shape, "typestr": np.dtype(name).str, "data": (self.data_ptr(), False),
-                "strides": self.strides, "version": 3, "stream": device_streams.current(self.buffer.device - 1)}
+                "strides": self.strides, "version": 3, "stream": gpus.current_stream(self.buffer.device - 1)}
 
     # ── the Python array API standard ──
 

@@ -7,8 +7,8 @@ needs neither CuPy nor a GPU.
 import functools
 from typing import Any
 
-from minigrad.engine.devices.gpu_memory import allocate, set_prepare, share
-from minigrad.engine.memory.pool import set_device_hooks
+from minigrad.engine.devices.gpu_memory import allocate, empty_pools, share
+from minigrad.engine.memory.pool import set_gpus
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.memory.shapes import parse_device
 from minigrad.engine.ops.arguments import integer
@@ -142,34 +142,45 @@ def _check(op: str, device: int) -> None:
         raise RuntimeError(f"[{op}] expected a GPU from cuda:0 to cuda:{count - 1}, got cuda:{device}")
 
 
-def _prepare(device: int) -> None:
-    """Make a GPU ready for its first tensor."""
-    _check("device", device)
-    from minigrad.cuda import backend
-
-    backend.prepare(device)
-
-
-def _transfer(x: Any, index: int) -> Any:
-    """Copy x to the device of that index: 0 is the CPU, 1 + i is cuda:i."""
-    if x.device != "cpu":
-        _check("device", int(x.device.removeprefix("cuda:")))
-    if index:
-        _check("device", index - 1)
-    from minigrad.cuda import backend
-
-    return backend.transfer(x, index)
-
-
-class _Streams:
-    """Synchronization of streams when an array passes from one library to another.
+class Gpus:
+    """What the engine asks for arrays on GPUs; `backend` and `launch` are loaded when it does.
 
     DLPack identifies a stream by 1 for the default stream, 2 for the per-thread default stream, -1 for no
     synchronization, and otherwise by its address.
     """
 
+    allocate = staticmethod(allocate)  # (bytes, device) -> (address, owner)
+    empty_pools = staticmethod(empty_pools)
+
     @staticmethod
-    def current(device: int) -> int:
+    def prepare(device: int) -> None:
+        """Make a GPU ready for its first tensor, and add its pool."""
+        _check("device", device)
+        from minigrad.cuda import backend
+
+        backend.prepare(device)
+
+    @staticmethod
+    def load(file: str, name: str, dtype: str, device: int) -> Any:
+        """Load a kernel."""
+        from minigrad.cuda import launch
+
+        return launch.load(file, name, dtype, device)
+
+    @staticmethod
+    def transfer(x: Any, index: int) -> Any:
+        """Copy x to the device of that index: 0 is the CPU, 1 + i is cuda:i."""
+        if x.device != "cpu":
+            _check("device", int(x.device.removeprefix("cuda:")))
+        if index:
+            _check("device", index - 1)
+        from minigrad.cuda import backend
+
+        return backend.transfer(x, index)
+
+    @staticmethod
+    def current_stream(device: int) -> int:
+        """Return the current stream of cuda:device, by DLPack's number."""
         _check("dlpack", device)
         from minigrad.cuda import backend
 
@@ -177,10 +188,10 @@ class _Streams:
 
     @staticmethod
     def hand_over(device: int, stream: int | None) -> None:
+        """Let a stream, by DLPack's number, wait for the work queued on the current one."""
         from minigrad.cuda import backend
 
         backend.hand_over(device, stream)
 
 
-set_prepare(_prepare)
-set_device_hooks(allocate, _transfer, _Streams)
+set_gpus(Gpus)

@@ -33,7 +33,6 @@ from minigrad.engine.devices.cuda import (
     kernels,
     launch,
     power_of_two,
-    set_loader,
 )
 from minigrad.engine.memory.dtype import Code
 from minigrad.engine.tensor.factories import EMPTY, constant
@@ -146,6 +145,3 @@ def has_tf32(device: int) -> bool:
 def empty(shape: tuple[int, ...], dtype: str, device: str) -> Tensor:
     """Return an uninitialized tensor."""
     return constant("empty", shape, EMPTY, dtype, device)
-
-
-set_loader(load)

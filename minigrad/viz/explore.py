@@ -15,7 +15,7 @@ from minigrad.engine.memory.listener import Listener, listen, stop_listening
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.recurrent import Cell, Lengths, compositions
 from minigrad.engine.tape.backward import differentiate
-from minigrad.engine.tape.inspection import bytes_of, contents, operations, options
+from minigrad.engine.tape.inspection import bytes_of, contents, operations
 from minigrad.engine.tape.node import Op
 from minigrad.engine.tensor.names import name_leaves, names_of
 from minigrad.engine.tensor.tensor import Tensor
@@ -202,9 +202,9 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
     The entries of recurrent layers' time steps come after them, see `entries_inside`.
     """
     rows = entries_of(loss, "explore")
-    held, kept_options, ops = contents(loss), options(loss), operations(loss)
+    held, ops = contents(loss), operations(loss)
     name_leaves(rows, held, known)
-    leaves = {sequence: leaf for sequence, (leaf, _) in held.items() if leaf is not None}
+    leaves = {sequence: leaf for sequence, (leaf, _, _) in held.items() if leaf is not None}
     layers = compositions(loss)
     seen = gradients(loss, grad, list(leaves.values()), layers)
     tensors, sources, equations = Table(dict, json.dumps), Table(user_line), Table(equation_row)
@@ -213,7 +213,7 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
     shown: list[dict[str, Any]] = []
     for row in rows:
         sequence = row["sequence"]
-        leaf, saved = held[sequence]
+        leaf, saved, options = held[sequence]
         values = None if recording is None else recording.values.get(sequence)
         if leaf is not None:
             noted = None if recording is None else recording.leaves.get(sequence)
@@ -225,10 +225,10 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
                 numbers[id(x)] = tensors.add(describe(x))
         kept = [numbers[id(x)] for x in saved]
         read = dict(zip(row["saved_inputs"], kept, strict=False))
-        cell = next((option for option in kept_options[sequence] if isinstance(option, Cell)), None)
+        cell = next((option for option in options if isinstance(option, Cell)), None)
         equation: Op | Equation = ops[sequence]
         if cell is not None and not row["function"]:
-            ends = any(isinstance(option, Lengths) for option in kept_options[sequence])
+            ends = any(isinstance(option, Lengths) for option in options)
             equation = equation_of_cell(ops[sequence], cell, {0, *row["saved_inputs"]}, ends)
         shown.append({
             "op": row["op"],

@@ -83,7 +83,7 @@ class record:
         stop_listening(self._notes)
         self._lines.__exit__(kind, error, trace)
         for out in self._notes.last:
-            for sequence, (leaf, _) in contents(out).items():
+            for sequence, (leaf, _, _) in contents(out).items():
                 if leaf is not None and sequence not in self.leaves:
                     self.leaves[sequence] = describe(leaf)
         self._notes.last = ()

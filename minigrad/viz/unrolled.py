@@ -75,7 +75,8 @@ class Unrolled(Listener):
             with enable_grad():
                 outs = composition(*leaves, seen=self._add_step)
             self.rows, self.ops = entries(*outs), operations(*outs)
-            self._values |= {sequence: (leaf,) for sequence, (leaf, _) in contents(*outs).items() if leaf is not None}
+            held = contents(*outs).items()
+            self._values |= {sequence: (leaf,) for sequence, (leaf, _, _) in held if leaf is not None}
             roots, seeds = zip(*[(y, g) for y, g in zip(outs, grads, strict=True) if g is not None], strict=True)
             given = [leaf for leaf in leaves if leaf is not None]
             differentiate(list(roots), list(seeds), given, False, False, "explore")

@@ -219,15 +219,14 @@ def compare(dtype):
             np.testing.assert_allclose(g, e, rtol=tolerance, atol=tolerance * scale, err_msg=where)
 
 
-def test_every_kernel_runs_and_agrees_with_the_cpu(request):
+def test_every_kernel_runs_and_agrees_with_the_cpu(monkeypatch):
     started, load = set(), launch.load
 
     def recorded(file, name, dtype, device):
         started.add((file, name, dtype))
         return load(file, name, dtype, device)
 
-    launch.set_loader(recorded)
-    request.addfinalizer(lambda: launch.set_loader(load))
+    monkeypatch.setattr(launch, "load", recorded)
     launch.kernels.clear()
     for dtype in WORK:
         compare(dtype)

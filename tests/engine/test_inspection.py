@@ -223,8 +223,9 @@ def test_contents_are_the_leaf_and_what_is_saved():
     found = inspection.contents(y)
     numbers = sequences(y)
     assert found[numbers["leaf"]][0] is x
-    leaf, saved = found[numbers["exp"]]
+    leaf, saved, options = found[numbers["exp"]]
     assert leaf is None
+    assert options == ()
     assert [value.tolist() for value in saved] == [y.tolist()]
 
 

@@ -21,7 +21,7 @@ from minigrad.viz.sources import excerpt
 def recorded_ops(y):
     """Return the operations in y, and in its first derivatives as functions of everything."""
     roots = [y]
-    leaves = [x for x, _ in contents(y).values() if x is not None]
+    leaves = [x for x, _, _ in contents(y).values() if x is not None]
     if leaves and y.size:
         gradients = mg.grad(
             y, leaves, mg.ones(y.shape, dtype=y.dtype, requires_grad=True), create_graph=True, allow_unused=True

@@ -36,9 +36,7 @@ def names_of(given: Any, caller: str) -> dict[int, str]:
     )
 
 
-def name_leaves(
-    rows: list[dict[str, Any]], held: Mapping[int, tuple[Any, list[Any]]], known: Mapping[int, str]
-) -> None:
+def name_leaves(rows: list[dict[str, Any]], held: Mapping[int, tuple[Any, ...]], known: Mapping[int, str]) -> None:
     """Give rows of a tape the known names of their leaves; `held` is what `inspection.contents` returns."""
     for row in rows:
         row["name"] = known.get(id(held[row["sequence"]][0]), row["name"])

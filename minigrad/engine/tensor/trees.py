@@ -6,17 +6,20 @@ from typing import Any
 from minigrad.engine.tensor.tensor import Tensor
 
 
+def map_leaves(f: Callable[[Any], Any], tree: Any) -> Any:
+    """Return the same structure of tuples, lists and dicts, with f(x) in place of everything else."""
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(map_leaves(f, part) for part in tree))
+    if isinstance(tree, tuple | list):
+        return type(tree)(map_leaves(f, part) for part in tree)
+    if isinstance(tree, dict):
+        return type(tree)((key, map_leaves(f, part)) for key, part in tree.items())
+    return f(tree)
+
+
 def map_tensors(f: Callable[[Tensor], Any], tree: Any) -> Any:
     """Return the same structure of tuples, lists and dicts, with each tensor x replaced by f(x)."""
-    if isinstance(tree, Tensor):
-        return f(tree)
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(map_tensors(f, part) for part in tree))
-    if isinstance(tree, tuple | list):
-        return type(tree)(map_tensors(f, part) for part in tree)
-    if isinstance(tree, dict):
-        return type(tree)((key, map_tensors(f, part)) for key, part in tree.items())
-    return tree
+    return map_leaves(lambda x: f(x) if isinstance(x, Tensor) else x, tree)
 
 
 def leaves(tree: Any) -> list[Any]:
