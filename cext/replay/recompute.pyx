@@ -73,11 +73,11 @@ cdef class Run(Listener):
     cdef set memories       # addresses of the buffers of older tensors that are read
     cdef dict writes        # layout in memory -> (alias, values, version) before the first write to older memory
     cdef list current       # during a second run, (alias, values, version) as they were before it
-    cdef object lock, thread
+    cdef object thread
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.function, self.args, self.kwargs = function, rebuilt(args), rebuilt(kwargs)
-        self.entries, self.memories, self.writes, self.lock = [], set(), {}, threading.RLock()
+        self.entries, self.memories, self.writes = [], set(), {}
 
     cdef tuple call(self):
         """Call the function; return its result, and the tensors in it that it has computed and that require grad."""
@@ -300,27 +300,30 @@ cdef list constants_of(tuple outs, int64_t began):
 cdef int run_again(Node node, Array g) except -1:
     """The backward of a call: run the function again, and differentiate the second run."""
     cdef Run first = <Run>node.extra[0], second = Run.__new__(Run)
-    if not first.lock.acquire(timeout=calls.PATIENCE):
+    if not first.writes:
+        return continue_pass(node, second.run_again(first), g)
+    held = lock
+    if not held.acquire(timeout=calls.PATIENCE):
         raise GradientError(f"[recompute] a second run in another thread did not end within {calls.PATIENCE} seconds")
     try:
         outs = second.run_again(first)
     finally:
-        first.lock.release()
-    grads = [g] if node.outputs == 1 else [node.gradient(k) for k in range(node.outputs)]
-    given = [(y, d) for y, d in zip(outs, grads) if d is not None]
-    return continue_pass(node, [y for y, _ in given], [d for _, d in given])
+        held.release()
+    return continue_pass(node, outs, g)
 
 
 cdef list running = []      # the second runs in progress
+cdef object lock = threading.RLock()    # of those that write to memory from outside, one runs at a time
 
 
 def forget_other_threads() -> None:
     """In the child of a fork, end the second runs of other threads."""
+    global lock
     cdef Run run
+    lock = threading.RLock()
     for run in list(running):
         if run.thread != threading.get_ident():
             restore(run.current)
-            run.first.lock = threading.RLock()
             running.remove(run)
 
 

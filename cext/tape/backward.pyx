@@ -10,7 +10,7 @@ from libcpp.algorithm cimport is_sorted, reverse, sort
 from libcpp.vector cimport vector
 
 from minigrad.engine.devices.backend cimport backend
-from minigrad.engine.memory.array cimport Array, alias, empty, empty_as, same_shape, shape_of
+from minigrad.engine.memory.array cimport Array, empty, empty_as, same_shape, shape_of
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport dtype_of
 from minigrad.engine.memory.listener cimport Listener, current_listener
@@ -21,7 +21,7 @@ from minigrad.engine.tape.node cimport (
     Node, Pass, Visit, add_to, begin_pass, bury, end_pass, find, node_at, recording, replace, running_pass,
     saved_shapes, set_recording,
 )
-from minigrad.engine.tape.record cimport accumulate, gradient_node, identity_op, leaf_op, owned, track
+from minigrad.engine.tape.record cimport accumulate, gradient_node, leaf_op, owned
 from minigrad.engine.tape.in_place import is_retaining
 from minigrad.engine.tape.node import GradientError
 
@@ -326,17 +326,19 @@ cdef int call_back(Pass ended) except -1:
     return 0
 
 
-cdef int continue_pass(Node node, list roots, list grads) except -1:
+cdef int continue_pass(Node node, list outs, Array g) except -1:
     """Send the gradients of a second computation of the outputs of `node` to its inputs.
 
     The inner pass ends at the inputs of `node`, and adds to the gradients that the running pass has collected there,
     in the order in which that one would have added them.
     """
+    cdef list grads = [g] if node.outputs == 1 else [node.gradient(output) for output in range(node.outputs)]
+    cdef list arrived = [(y, d) for y, d in zip(outs, grads) if d is not None]
     cdef Pass outer = running_pass(), inner = begin_pass()
     cdef Visit* here
     cdef Visit* there
     cdef dict wanted = {}
-    cdef Array y, g
+    cdef Array y
     cdef int i
     cdef size_t k, ends
     try:
@@ -350,10 +352,10 @@ cdef int continue_pass(Node node, list roots, list grads) except -1:
             if there != NULL and there.wanted:
                 wanted[node_at(inner, k)] = ()
                 inner.visits[k].swap_gradients(there[0])
-        collect(inner, roots, INT64_MIN)
+        collect(inner, [y for y, _ in arrived], node.sequence)
         mark(inner, wanted)
-        for y, g in zip(roots, grads):
-            add_to(find(inner, gradient_node(y)), y.output, g)
+        for y, d in arrived:
+            add_to(find(inner, gradient_node(y)), y.output, <Array>d)
         run(inner, [], wanted, recording())
         for k in range(inner.visits.size()):
             here = &inner.visits[k]
@@ -370,31 +372,9 @@ cdef int composed_backward(Node node, object composition, list inputs, Array g) 
     """Send the gradients of a fused operation through its composition, so that they can be differentiated again.
 
     An operation with several outputs has a composition with as many.
-    The composition runs on fresh aliases of the inputs: the gradient with respect to an alias counts only the paths
-    inside the operation, and remains a function of the input on the tape.
     """
-    cdef list fresh = [], targets = [], places = []
-    cdef Array x, a
-    for i, x in enumerate(inputs):
-        if x is not None:
-            a = alias(x)
-            track(identity_op, a, x)
-            if a.needs_grad:        # even if `node` does not need it: the pass must end here
-                targets.append(a)
-                places.append(i)
-            x = a
-        fresh.append(x)
-    outs = composition(*fresh)
-    if node.outputs > 1:
-        given = [(y, node.gradient(k)) for k, y in enumerate(outs)]
-        arrived = [(y, d) for y, d in given if d is not None]
-    else:
-        arrived = [(outs, g)]
-    grads = pull_back([y for y, _ in arrived], [d for _, d in arrived], targets, True, True)
-    for place, grad in zip(places, grads):
-        if grad is not None:
-            node.send(place, grad)
-    return 0
+    outs = composition(*inputs)
+    return continue_pass(node, [outs] if node.outputs == 1 else list(outs), g)
 
 
 cdef int run_hooks(Node node, Visit* here) except -1:

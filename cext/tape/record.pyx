@@ -261,7 +261,6 @@ cdef int add_to_grad(Array x, Array g) except -1:
     return 0
 
 
-cdef Op identity_op = operation("identity", pass_back, "y = x", "dx = g")
 cdef Op copy_op = operation("copy", pass_back, "y = x, in memory of its own", "dx = g")
 
 

@@ -3,6 +3,7 @@
 import faulthandler
 import os
 import threading
+import time
 from functools import partial
 
 import numpy as np
@@ -42,6 +43,21 @@ def test_backward_in_another_thread(rng):
     x = leaf(*rng.standard_normal(3))
     in_threads(mg.recompute(lambda x: mg.recompute(mg.exp)(x) * x)(x).sum().backward)
     np.testing.assert_allclose(array(x.grad), np.exp(array(x)) * (1 + array(x)))
+
+
+def test_two_threads_whose_second_runs_write_to_one_buffer():
+    n = mg.zeros((), dtype="float64")
+
+    def f(x):
+        n.__iadd__(1)
+        time.sleep(0.01)
+        return x * n.copy()
+
+    xs = [leaf(1.0), leaf(1.0)]
+    results = [mg.recompute(f)(x) for x in xs]
+    in_threads(*[y.backward for y in results])
+    assert [x.grad.item() for x in xs] == [1, 2]
+    assert n.item() == 2
 
 
 def test_passes_of_two_threads(rng):
