@@ -136,17 +136,18 @@ def test_arguments_that_the_step_changes(rng):
         mg.capture(lambda x: x.requires_grad_().sum(), warmup=0)(mg.ones(3))
 
 
-def test_labels_and_indices_are_checked_in_each_run(rng):
-    logits, table = normal(rng, 4, 3), normal(rng, 5, 2)
+def test_labels_and_indices_are_checked_in_each_run(rng, device):
+    logits, table = normal(rng, 4, 3).to(device), normal(rng, 5, 2).to(device)
     loss = mg.capture(lambda y: F.cross_entropy(logits, y), warmup=0)
     rows = mg.capture(lambda i: F.embedding(i, table), warmup=0)
     for step in (loss, rows):
-        step(mg.tensor([0, 1, 2, 1]))
+        step(mg.tensor([0, 1, 2, 1], device=device))
         with pytest.raises(IndexError, match=r"got 7|index 7"):
-            step(mg.tensor([0, 1, 7, 1]))
-    y = mg.tensor([2, 2, 0, 1])
+            step(mg.tensor([0, 1, 7, 1], device=device)).to("cpu")
+    y = mg.tensor([2, 2, 0, 1], device=device)
     assert loss(y).item() == F.cross_entropy(logits, y).item()
     equal(bits([rows(y)]), bits([table[y]]))
+    assert loss.recordings == rows.recordings == 1
 
 
 def test_an_error_of_the_recorded_call_leaves_nothing(rng):

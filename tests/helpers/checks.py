@@ -34,6 +34,21 @@ def equals(x, expected):
     np.testing.assert_array_equal(array(x), expected)
 
 
+class Exp(mg.Function):
+    """A user's Function, which saves its output."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return g * y
+
+
 class Cube(mg.Function):
     """A user's Function, y = x³ with dx = 3 g x²."""
 
