@@ -55,7 +55,7 @@ def finish_episode():
         R = r + 0.9 * R
         returns.insert(0, R)
     returns = torch.tensor(returns)
-    returns = (returns - returns.mean()) / (returns.std(correction=1) + eps)
+    returns = (returns - returns.mean()) / (returns.std() + eps)
     for (log_prob, value), R in zip(saved_actions, returns):
         advantage = R - value.item()
         policy_losses.append(-log_prob * advantage)

@@ -52,7 +52,7 @@ for step in range(10):
 
 for epsilon in [0, 0.1, 0.2]:
     correct = 0
-    for data, target in zip(images.chunk(3), labels.chunk(3)):
+    for data, target in zip(images.split(8), labels.split(8)):
         data = data.clone().detach()
         data.requires_grad = True
         output = model(data)
@@ -62,7 +62,7 @@ for epsilon in [0, 0.1, 0.2]:
         data_grad = data.grad.data
         perturbed = fgsm_attack(data, epsilon, data_grad)
         output = model(perturbed)
-        final_pred = output.argmax(dim=1)
+        final_pred = output.max(1)[1]
         correct += (final_pred == target).sum().item()
         losses.append(F.nll_loss(output, target).item())
     print(f"Epsilon: {epsilon}\tTest Accuracy = {correct} / {len(labels)}")

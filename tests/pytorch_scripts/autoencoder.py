@@ -43,4 +43,4 @@ for epoch in range(3):
 with torch.no_grad():
     codes = model.encoder(torch.tensor(data))
     print(codes.shape, codes.mean(dim=0))
-    losses += codes.mean(dim=0).tolist() + codes.std(dim=0, unbiased=True).tolist()
+    losses += codes.mean(dim=0).tolist() + codes.std(dim=0).tolist()

@@ -57,6 +57,7 @@ for epoch in range(8):
     losses += [loss.item(), soft_targets_loss.item(), label_loss.item()]
 
 student.eval()
-correct = (student(inputs).argmax(dim=1) == labels).sum().item()
+_, predicted = torch.max(student(inputs).data, 1)
+correct = (predicted == labels).sum().item()
 print(f"Test accuracy: {100 * correct / labels.size(0):.2f}%")
 losses.append(correct)

@@ -56,7 +56,7 @@ def select_action(state):
     if random.random() < 0.3:
         return torch.tensor([[random.randrange(2)]], dtype=torch.long)
     with torch.no_grad():
-        return policy_net(state).argmax(1).view(1, 1)
+        return policy_net(state).max(1).indices.view(1, 1)
 
 
 def optimize_model():
@@ -68,7 +68,7 @@ def optimize_model():
     state_action_values = policy_net(torch.cat(batch.state)).gather(1, torch.cat(batch.action))
     next_state_values = torch.zeros(BATCH_SIZE, dtype=torch.float64)
     with torch.no_grad():
-        next_state_values[non_final_mask] = target_net(non_final_next_states).amax(1)
+        next_state_values[non_final_mask] = target_net(non_final_next_states).max(1).values
     expected = next_state_values * GAMMA + torch.cat(batch.reward)
     loss = nn.SmoothL1Loss()(state_action_values, expected.unsqueeze(1))
     optimizer.zero_grad()

@@ -32,12 +32,12 @@ class CausalSelfAttention(nn.Module):
 
     def forward(self, x):
         B, T, C = x.size()
-        q, k, v = self.c_attn(x).chunk(3, dim=2)
-        q, k, v = (y.view(B, T, self.n_head, C // self.n_head).permute(0, 2, 1, 3) for y in (q, k, v))
-        att = (q @ k.mT) * (1.0 / math.sqrt(k.size(-1)))
+        q, k, v = self.c_attn(x).split(self.n_embd, dim=2)
+        q, k, v = (y.view(B, T, self.n_head, C // self.n_head).transpose(1, 2) for y in (q, k, v))
+        att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
         att = att.masked_fill(self.bias[:, :, :T, :T] == 0, float("-inf"))
         y = F.softmax(att, dim=-1) @ v
-        y = y.permute(0, 2, 1, 3).contiguous().view(B, T, C)
+        y = y.transpose(1, 2).contiguous().view(B, T, C)
         return self.c_proj(y)
 
 

@@ -80,5 +80,5 @@ for epoch in range(8):
     loss_train.backward()
     optimizer.step()
     loss_val = F.nll_loss(output[idx_val], labels[idx_val])
-    acc_val = output[idx_val].argmax(1).type_as(labels).eq(labels[idx_val]).double().sum() / len(idx_val)
+    acc_val = output[idx_val].max(1)[1].type_as(labels).eq(labels[idx_val]).double().sum() / len(idx_val)
     losses += [loss_train.item(), loss_val.item(), acc_val.item()]

@@ -61,7 +61,7 @@ correct = total = 0
 net.eval()
 with torch.no_grad():
     outputs = net(torch.from_numpy(images).to(device))
-    predicted = outputs.data.argmax(1, keepdim=True)
+    _, predicted = torch.max(outputs.data, 1, keepdim=True)
     targets = torch.from_numpy(labels).to(device)
     correct += predicted.eq(targets.data.view_as(predicted)).sum().item()
     total += targets.size(0)

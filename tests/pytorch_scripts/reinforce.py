@@ -64,7 +64,7 @@ def finish_episode(gamma=0.95):
         R = r + gamma * R
         returns.insert(0, R)
     returns = torch.tensor(returns, dtype=torch.float64)
-    returns = (returns - returns.mean()) / (returns.std(unbiased=True) + eps)
+    returns = (returns - returns.mean()) / (returns.std() + eps)
     policy_loss = [-log_prob * R for log_prob, R in zip(policy.saved_log_probs, returns)]
     optimizer.zero_grad()
     policy_loss = torch.stack(policy_loss).sum()

@@ -39,7 +39,7 @@ class WaveNet(nn.Module):
             residual = torch.tanh(conv(x)) * torch.sigmoid(gate(x))
             skip = skip + residual
             x = x + residual
-        return self.end(skip.abs().amax(dim=-1))
+        return self.end(skip.abs().max(dim=-1)[0])
 
 
 def seed_parameters(model, seed=0):

@@ -61,6 +61,7 @@ optimizer = optim.SGD(
 )
 fit(model, second_labels, optimizer, 4)
 with torch.no_grad():
-    preds = torch.argmax(model(x), 1)
+    outputs = model(x)
+    _, preds = torch.max(outputs, 1)
     losses.append(torch.sum(preds == second_labels.data).item() / len(x))
 print(f"accuracy {losses[-1]:.2f}")

@@ -74,5 +74,6 @@ for context, target in ngrams:
     losses.append(loss.item())
     total_loss += loss.item()
 similarity = F.cosine_similarity(skipgram.u_embeddings.weight[:1], skipgram.u_embeddings.weight)
-print(total_loss, vocab[similarity.argsort(descending=True)[1]])
+values, indices = similarity.sort(descending=True)
+print(total_loss, vocab[indices[1]], values[1].item())
 losses += similarity.tolist()
