@@ -26,6 +26,7 @@ class Call:
                 self.x = self.keywords[given].value
         self.sure = self.kind == "tensor" or not self.is_method  # that it is PyTorch's
         self.use, self.outer, self.place = self.find_use()
+        self.why = ""  # besides the rule's
 
     def find_use(self) -> tuple[str, Any, Any]:
         """How the result is used: "item" with its number, "pair" with its targets, "unused", or "whole"."""
@@ -106,7 +107,7 @@ class Rule:
         if not (edited and call.sure):
             translator.edits = before
         edited = edited and call.sure
-        why = self.why if edited or call.name not in ADVICE else ADVICE[call.name]
+        why = call.why or self.why if edited or call.name not in ADVICE else ADVICE[call.name]
         if not call.sure:
             why = f"if `{translator.text(call.x, {})}` is a tensor: {why}"
         translator.report(call.outer, why, certain=call.sure, edited=edited)
@@ -136,9 +137,9 @@ def pair(rule: Rule, call: Call) -> bool | None:
     dim = call.value(0, "dim") or call.value(0, "axis")
     other = call.value(0, "other")
     if elementwise and other is not None and call.t.kind(other) == "tensor":
-        call.sure = True
+        call.sure, call.why = True, f"{call.name} takes an axis here"
         return call.rename(elementwise)
-    if call.use == "unused" or (elementwise and dim is None):
+    if call.use == "unused" or (elementwise and dim is None) or len(call.args) > 2:
         return None
     foreign = call.keywords.keys() & {"dim", "keepdim", "descending", "stable"}
     call.sure = call.sure or call.use != "whole" or bool(foreign) or second == "descending"
@@ -224,11 +225,11 @@ def divide(rule: Rule, call: Call) -> bool | None:
     if len(call.args) == 1 and is_bool(call.args[0]):
         call.name_argument(0, "unbiased")
         call.sure = True
-    elif len(call.args) > 1:
+    elif 1 < len(call.args) < 4:
         call.name_argument(1, "unbiased")
         call.name_argument(2, "keepdim")
         call.sure = True
-    elif given & {"correction", "unbiased", "ddof"}:
+    elif given & {"correction", "unbiased", "ddof"} or len(call.args) > 3:
         return None
     else:
         call.add("correction=1")
@@ -329,7 +330,7 @@ def is_median(call: Call) -> bool:
 
 
 def name_second(rule: Rule, call: Call) -> bool | None:
-    if len(call.args) < 2:
+    if len(call.args) != 2:
         return None
     call.sure = True
     call.name_argument(1, rule.row)

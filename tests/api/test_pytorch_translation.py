@@ -142,7 +142,7 @@ def test_imports(theirs, ours):
         ("x.half()", 'x.astype("float32")'),
         ("x.grad_fn", "x.tape()"),
         ("x.relu_()", "x = `x.relu()`"),
-        ("z = [x]\nz[0].scatter_(1, y, 1.0)", "one_hot"),
+        ("z = [x]\nz[0].exponential_()", "x.copy_("),
         ("x.nothing()", "no member 'nothing'"),
         ("net.half()", "mg.set_float32_matmul_precision"),
         ("torch.optim.Adam(net.parameters()).register_step_pre_hook(print)", "before `optimizer.step()`"),
