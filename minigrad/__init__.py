@@ -16,10 +16,11 @@ with _suppress(ImportError):  # where einops is not installed
     from minigrad.interop import einops_backend as _einops_backend
 
 _annotations.make_known()
-_ON_FIRST_USE = ("data", "distributed", "learn", "linalg", "train", "viz")
+_ON_FIRST_USE = ("convert", "data", "distributed", "learn", "linalg", "onnx", "train", "viz")
 
 if _typing.TYPE_CHECKING:
-    from minigrad import data as data, distributed as distributed, linalg as linalg, train as train, viz as viz
+    from minigrad import convert as convert, data as data, distributed as distributed, linalg as linalg
+    from minigrad import onnx as onnx, train as train, viz as viz
     from minigrad.pytorch.functions import *  # noqa: F403
 
     float, double, int, long = float32, float64, int32, int64  # noqa: F405

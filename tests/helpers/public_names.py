@@ -19,6 +19,7 @@ NAMES = {
     **dict(public(mg.random, "random.")),
     **{f"functional.{name}": getattr(functional, name) for name in functional.__all__},
     **{f"linalg.{name}": getattr(mg.linalg, name) for name in mg.linalg.__all__},
+    **{f"convert.{name}": getattr(mg.convert, name) for name in mg.convert.__all__},
     **{f"distributed.{name}": getattr(mg.distributed, name) for name in mg.distributed.__all__},
     **{f"learn.{name}": value for name, value in public(mg.learn, "") if name in mg.learn.__all__ and name != "Report"},
     **{f"cuda.{name}": getattr(mg.cuda, name) for name in mg.cuda.__all__},
