@@ -3,6 +3,22 @@
 DTYPES_HERE = "dtypes are float32, float64, int32, int64 and bool here: "
 PADDED = "is `nn.functional.pad(x, widths{})` in forward here"
 NEW = "nothing is written in place here: x = "
+OTHERS = {  # the layers of Keras, Paddle, Flax, MindSpore and haiku
+    "Linear(in_features, out_features)": "Dense",
+    "LayerNorm(width)": "LayerNormalization",
+    "RMSNorm(width)": "RMSNormalization",
+    "GroupNorm(groups, channels)": "GroupNormalization",
+    "BatchNorm1d(width)": "BatchNorm BatchNormalization BatchNorm1D",
+    "BatchNorm2d(channels)": "BatchNorm2D",
+    "InstanceNorm2d(channels)": "InstanceNorm InstanceNorm2D",
+    "Conv1d(channels, outputs, size)": "Conv1D",
+    "Conv2d(channels, outputs, size)": "Conv Conv2D",
+    "MaxPool2d(size)": "MaxPool2D MaxPooling2D",
+    "Embedding(words, width)": "Embed",
+    "RNN(width, units)": "SimpleRNN SimpleCell VanillaRNN",
+    "LSTM(width, units)": "OptimizedLSTMCell",
+    "MultiheadAttention(width, heads)": "MultiHeadAttention",
+}
 POINTERS = {
     "Tensor": {
         "repeat": "is `mg.tile(x, repetitions)` here; `mg.repeat(x, n)` repeats each element, as in NumPy",
@@ -265,6 +281,11 @@ POINTERS = {
                 "in_channels, out_channels, k": "Conv1d Conv2d ConvTranspose2d",
                 "num_features": "BatchNorm1d BatchNorm2d InstanceNorm1d InstanceNorm2d",
             }.items()
+            for name in names.split()
+        },
+        **{
+            name: f"is `nn.{ours}` here, with other defaults: see docs/reference/tutorials.md and `mg.convert`"
+            for ours, names in OTHERS.items()
             for name in names.split()
         },
     },

@@ -74,8 +74,13 @@ def attend(net, x):
     return net(x, x, x, need_weights=False)[0]
 
 
-def stride(net, x):
-    return images(net, F.pad(x, (0, 0, 0, 1, 0, 0) if x.shape[2] % 2 else (0, 0, 0, 1, 0, 1)))
+def same(net, x):
+    """Pad as "same" with a stride of 2 does: of 6 rows at the end only, of 5 columns on both sides."""
+    return net(F.pad(x if x.shape[1] == 4 else first(x), (1, 1, 0, 1)))
+
+
+def same_last(net, x):
+    return last(same(net, x))
 
 
 def conv_net():
@@ -92,6 +97,12 @@ SEQUENCE = {"batch_first": True}
 ROWS = [
     ("keras", "linear", "rows", lambda: nn.Linear(6, 3), None),
     ("keras", "conv", "images", conv_net, after_first),
+    *(
+        (file, layer, "images", lambda: nn.Conv2d(4, 3, 3, stride=2), same_last)
+        for file, layer in (("keras", "conv_stride"), ("flax", "nnx/conv_stride"), ("haiku", "conv_stride"))
+    ),
+    ("paddle", "conv_stride", "first", lambda: nn.Conv2d(4, 3, 3, stride=2), same),
+    ("mindspore", "conv_stride", "first", lambda: nn.Conv2d(4, 3, 3, stride=2, bias=False), same),
     ("keras", "embedding", "indices", lambda: nn.Embedding(5, 3), None),
     ("keras", "layer_norm", "rows", lambda: nn.LayerNorm(6, eps=1e-3), None),
     ("keras", "rms_norm", "rows", lambda: nn.RMSNorm(6, eps=1e-6), None),
@@ -260,6 +271,7 @@ ONNX = [
     ("linear_transposed", lambda: nn.Linear(6, 3), "rows", None, {"transB": 1}),
     ("product", lambda: nn.Linear(6, 3, bias=False), "rows", None, {}),
     ("conv", lambda: nn.Conv2d(4, 3, 3), "first", None, {}),
+    ("conv_stride", lambda: nn.Conv2d(4, 3, 3, stride=2), "first", same, {}),
     ("layer_norm", lambda: nn.LayerNorm(6), "rows", None, {}),
     ("group_norm", lambda: nn.GroupNorm(2, 4), "first", None, {}),
     ("instance_norm", lambda: nn.InstanceNorm2d(4, affine=True), "first", None, {}),
@@ -286,6 +298,16 @@ def test_the_running_statistics_of_onnxruntime():
     assert difference(net(mg.tensor(FIRST)), found["y"]) < 1e-5
     assert difference(net.running_mean, found["a"]) < 1e-6
     assert difference(net.running_var, found["b"]) < 1e-6
+
+
+def test_a_sample_of_no_steps_ends_in_zero_in_onnxruntime():
+    """Here, as in PyTorch, it ends in its initial state."""
+    net, found = loaded("onnx", "empty", lambda: nn.GRU(4, 3, batch_first=True), {"linear_before_reset": 1})
+    state = np.round(np.arange(9.0).reshape(1, 3, 3)) / 8
+    h = net(mg.tensor(INPUTS["sequences"]), mg.tensor(state), lengths=[5, 0, 3])[1].detach().numpy()
+    assert (h[0, 1] == state[0, 1]).all()
+    assert not found["a"][0, 1].any()
+    assert found["a"][0, 0].all()
 
 
 def test_a_mask_of_keras_is_lengths():

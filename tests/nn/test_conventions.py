@@ -144,3 +144,15 @@ def test_shift_without_gain_learns(rng):
                 np.testing.assert_allclose(layer.bias.grad.numpy(), g.sum(0), rtol=1e-12)
                 layer.bias = None
         np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("make, level", [(nn.BatchNorm1d, 0.99), (nn.BatchNorm2d, 0.9), (nn.InstanceNorm1d, 0.99)])
+def test_a_momentum_of_keras_is_noticed(make, level):
+    with pytest.warns(UserWarning, match=rf"\[{make.__name__}\] momentum={level} .* is {round(1 - level, 6)} here"):
+        make(3, momentum=level)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.1, 0.5, 1.0, None])
+def test_other_momenta_say_nothing(momentum, recwarn):
+    nn.BatchNorm1d(3, momentum=momentum)
+    assert not recwarn.list

@@ -3,6 +3,8 @@
 The conventions are PyTorch's; the table in `minigrad.nn.norm.row_norms` lists the arguments for Keras's and Flax's.
 """
 
+import warnings
+
 from minigrad.array.creation import ones, zeros
 from minigrad.engine.memory.dtype import DType
 from minigrad.engine.ops.arguments import integer, number
@@ -35,6 +37,12 @@ class _ChannelNorm(Affine):
         self.num_features = num_features = integer(name, "num_features", num_features, 1)
         self.eps = number(name, "eps", eps, 0)
         self.momentum = None if momentum is None else number(name, "momentum", momentum, 0, 1)
+        if momentum is not None and 0.9 <= momentum < 1:
+            warnings.warn(
+                f"[{name}] momentum={momentum} is the weight of each new batch: what Keras, Flax and Paddle call "
+                f"{momentum} is {round(1 - momentum, 6)} here, see docs/reference/conventions.md",
+                stacklevel=3,
+            )
         self.affine, self.track_running_stats = affine, statistics is not None
         self.add_affine(num_features, affine and weight, affine and bias, device, dtype)
         mean = None if statistics is None else zeros(statistics, dtype=dtype, device=device)

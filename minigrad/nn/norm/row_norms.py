@@ -22,6 +22,8 @@ neither                   ``affine=False``            ``affine=False``          
 channels, features        axis 1; trailing axes       the last axis                       the last axis
 ========================  ==========================  ==================================  ============================
 
+- Flax's layers of both APIs are recorded with version 0.12.12. In float32 they compute the variance as E[x²] − E[x]²,
+  unless ``use_fast_variance=False``: 1e-3 away from these where the mean is 50 times the deviation.
 - Momentum: Keras and Flax specify the weight of the old value, 0.99 by default, which is 1 − m here. Their running
   variance averages the biased variance, PyTorch's the unbiased one; all three normalize with the biased variance.
 - Axes: ``x.moveaxis(-1, 1)`` moves the channels of Keras and Flax to where BatchNorm, GroupNorm and InstanceNorm expect
