@@ -8,4 +8,5 @@ cdef Listener current_listener()
 cdef Listener set_listener(Listener listener)
 cdef int note_read(Array x) except -1
 cdef int note_grad(Array leaf, bint replaced) except -1
+cdef int note_computed(str op, tuple outs, object inputs, object options) except -1
 cdef int note_reads(object inputs) except -1

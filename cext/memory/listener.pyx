@@ -49,6 +49,11 @@ cdef class Listener:
         if self.outer is not None:
             self.outer.recorded(sequence, op, outs)
 
+    def computed(self, op: str, outs: tuple[Tensor, ...], inputs: Sequence[Tensor | None], options: Any) -> None:
+        """An operation was computed, recorded or not; `options` is whatever else its derivative would need."""
+        if self.outer is not None:
+            self.outer.computed(op, outs, inputs, options)
+
     def calls_module(self, module: Any) -> None:
         """A module begins to compute."""
         if self.outer is not None:
@@ -152,6 +157,18 @@ cdef int note_grad(Array leaf, bint replaced) except -1:
     if mg_listener != NULL:
         (<object>mg_listener).touches_grad(leaf, replaced)
     return 0
+
+
+cdef int note_computed(str op, tuple outs, object inputs, object options) except -1:
+    """Tell the listener of this thread, if there is one, that an operation was computed."""
+    if mg_listener != NULL:
+        (<object>mg_listener).computed(op, outs, inputs, options)
+    return 0
+
+
+def note_composed(str op, tuple outs, object inputs: Sequence[Tensor | None], object options: Any) -> None:
+    """`note_computed` for what Python code has composed: to a listener, one operation has made `outs`."""
+    note_computed(op, outs, inputs, options)
 
 
 cdef int note_reads(object inputs) except -1:

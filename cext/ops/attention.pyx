@@ -11,6 +11,7 @@ from minigrad.engine.memory.array cimport Array, alias, check_same_device, empty
 from minigrad.engine.memory.calls cimport Call, begin, is_capturing, refuse_in_capture
 from minigrad.engine.memory.dtype cimport BOOL, is_float
 from minigrad.engine.memory.interop cimport from_object
+from minigrad.engine.memory.listener cimport listeners, note_computed
 from minigrad.engine.memory.shapes cimport MAX_NDIM
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, optional
 from minigrad.engine.ops.arithmetic cimport add, multiply
@@ -221,6 +222,7 @@ cdef tuple four(tuple lead):
 
 cdef Array check_mask(Array mask, Array q, tuple shape):
     """A mask of the shape of the weights as [N, H, L, S]; a row of it is contiguous, or one element for all keys."""
+    cdef Array plain
     if mask.code != BOOL and not is_float(mask.code):
         raise TypeError(f"[{NAME}] expected attn_mask of bool or floats, got {mask.dtype}")
     check_same_device(NAME, q, mask)
@@ -228,7 +230,10 @@ cdef Array check_mask(Array mask, Array q, tuple shape):
         mask = cast(mask, q.code)
     try:
         if not mask.needs_grad:
-            mask = dense(mask)      # not recorded
+            plain = dense(mask)     # not recorded
+            if listeners:
+                note_computed("copy", (plain,), (mask,), None)
+            mask = plain
         mask = broadcast_shape(mask, shape if len(shape) > 4 else (1,) * (4 - len(shape)) + shape)
     except ValueError:
         raise ValueError(f"[{NAME}] expected attn_mask that broadcasts to {shape}, got {shape_of(mask)}") from None

@@ -8,7 +8,7 @@ from minigrad.engine.memory.array cimport Array, check_same_device, empty, empty
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.memory.interop cimport from_object
-from minigrad.engine.memory.listener cimport note_read
+from minigrad.engine.memory.listener cimport listeners, note_computed, note_read
 from minigrad.engine.memory.shapes cimport MAX_NDIM, device_name
 from minigrad.engine.ops.arguments cimport float_operand, is_scalar, one_axis, operand, plain_axis, plain_scalar
 from minigrad.engine.ops.arithmetic cimport add
@@ -47,15 +47,18 @@ cdef Array indices_of(str op, object index):
 
 cdef Array check_index(str op, Array index, int64_t n, int axis, int device):
     """Integer indices as int64 from 0 to n - 1, in new memory; negative ones count from the end."""
-    cdef Array i = index, out
+    cdef Array i = index, given, out
     if is_float(i.code) or i.code == BOOL:
         if i.count:
             raise IndexError(f"[{op}] expected integer indices, got {i.dtype}")
     if i.buffer.device:
         i = index_for(device, op, i)
-    i = dense(cast(i, INT64))
+    given = cast(i, INT64)
+    i = dense(given)
     out = empty_as(i, INT64)
     backend(i).checked_index(op, axis, n, i, out)       # on their own device
+    if listeners:
+        note_computed("index", (out,), (given,), n)
     return index_for(device, op, out)
 
 
@@ -156,10 +159,12 @@ def numbered(str error, indices: Tensor, int64_t n) -> Tensor:
     """Integers from 0 to n - 1 as int64; any other raises an IndexError that begins with `error`."""
     cdef Call _call = begin(None)
     note_read(<Array?>indices)
-    cdef Array i = dense(cast(<Array>indices, INT64)), out = empty_as(i, INT64)
+    cdef Array given = cast(<Array>indices, INT64), i = dense(given), out = empty_as(i, INT64)
     if n == 0 and i.count:
         raise IndexError(f"{error} from 0 to -1, that is, none, got {i.count}")
     backend(i).class_labels(error, n, 0, i, None, out, None)    # 0, the label to ignore, is in range anyway
+    if listeners:
+        note_computed("copy", (out,), (given,), None)
     return out
 
 
@@ -315,7 +320,10 @@ def argsort(x: TensorLike, axis: int = -1, *, bint descending=False, stable: boo
     plain = dense(permute_raw(a, order))
     out = empty_as(plain, INT64)
     backend(a).argsort(plain, descending, out)
-    return permute_raw(out, [order.index(i) for i in range(a.ndim_)])
+    out = permute_raw(out, [order.index(i) for i in range(a.ndim_)])
+    if listeners:
+        note_computed("argsort", (out,), (a,), (k, descending))
+    return out
 
 
 def sort(x: TensorLike, axis: int = -1, *, bint descending=False, stable: bool = True) -> Tensor:
@@ -358,7 +366,10 @@ def nonzero(x: TensorLike) -> tuple[Tensor, ...]:
     cdef Array a = operand("nonzero", x)
     if a.ndim_ == 0:
         raise ValueError("[nonzero] expected at least one axis, got a 0-d tensor")
-    return backend(a).nonzero(a)
+    found = tuple(backend(a).nonzero(a))
+    if listeners:
+        note_computed("nonzero", found, (a,), None)
+    return found
 
 
 def unique_values(x: TensorLike) -> Tensor:

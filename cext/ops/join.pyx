@@ -5,6 +5,7 @@ from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.memory.array cimport Array, check_same_device, empty, same_shape, shape_of, view
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport is_float
+from minigrad.engine.memory.listener cimport listeners
 from minigrad.engine.memory.shapes cimport MAX_NDIM, parse_shape
 from minigrad.engine.ops.arguments cimport integer, number, one_axis, operand, plain_axis, plain_scalar
 from minigrad.engine.ops.arithmetic cimport add
@@ -160,7 +161,7 @@ cdef int split_backward(Node node, Array g) except -1:
 cdef list pieces(Array x, int axis, list bounds, bint keep):
     """Views of x between the bounds along an axis, which is dropped if keep is False."""
     cdef list outs = [part_of(x, axis, bounds[i], bounds[i + 1], keep) for i in range(len(bounds) - 1)]
-    if outs and x.needs_grad:
+    if outs and (listeners or x.needs_grad):
         if len(outs) == 1:
             return [take_window(x, span(x, axis, bounds[0], bounds[1], keep))]
         track_many(split_op, outs, [x], [], (axis, bounds, keep, shape_of(x)))

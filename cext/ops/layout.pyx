@@ -10,6 +10,7 @@ from minigrad.engine.devices.backend cimport SUM, backend
 from minigrad.engine.memory.array cimport Array, empty, empty_as, shape_of, view
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport BOOL, INT32, INT64, code_of, dtype_of, is_float, itemsize
+from minigrad.engine.memory.listener cimport listeners, note_computed
 from minigrad.engine.memory.shapes cimport MAX_NDIM, parse_shape, product
 from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand, plain_axis, refuse_bool
 from minigrad.engine.tape.node cimport Node, Op, operation, recording
@@ -51,6 +52,8 @@ cdef Array cast(Array x, int code):
     backend(x).copy(x, out)
     if is_float(code) and is_float(x.code):
         track(astype_op, out, x, None, None, x.code)
+    elif listeners:
+        note_computed("astype", (out,), (x,), x.code)
     return out
 
 
@@ -110,7 +113,7 @@ cdef Array reshape_array(Array x, int ndim, const int64_t* extent):
         count *= extent[i]
     cdef Array base = dense(x)
     cdef Array out = view(base, ndim, extent, step, base.data)
-    if recording() and x.needs_grad:
+    if listeners or (recording() and x.needs_grad):
         track(reshape_op, out, x, None, None, shape_of(x))
     return out
 
@@ -183,8 +186,7 @@ cdef Array permute(Array x, list order):
     cdef int64_t[MAX_NDIM] extent, step
     cdef int i = 0
     for k in order:
-        extent[i] = x.extent[<int>k]
-        step[i] = x.step[<int>k]
+        extent[i], step[i] = x.extent[<int>k], x.step[<int>k]
         i += 1
     cdef Array out = view(x, x.ndim_, extent, step, x.data)
     track(permute_dims_op, out, x, None, None, order)
@@ -321,7 +323,7 @@ cdef Array reindex(Array x, list shape):
         step[i] = x.step[k]
         k += 1
     cdef Array out = view(x, ndim, extent, step, x.data)
-    if recording() and x.needs_grad:
+    if listeners or (recording() and x.needs_grad):
         track(reshape_op, out, x, None, None, shape_of(x))
     return out
 
@@ -342,7 +344,7 @@ cdef Array broadcast(Array x, int ndim, const int64_t* extent):
     for i in range(ndim):
         step[i] = 0 if i < lead or (x.extent[i - lead] == 1 and extent[i] != 1) else x.step[i - lead]
     cdef Array out = view(x, ndim, extent, step, x.data)
-    if recording() and x.needs_grad:
+    if listeners or (recording() and x.needs_grad):
         track(broadcast_to_op, out, x, None, None, shape_of(x))
     return out
 
@@ -403,8 +405,7 @@ cdef Array permute_raw(Array x, list order):
     cdef int64_t[MAX_NDIM] extent, step
     cdef int i
     for i in range(x.ndim_):
-        extent[i] = x.extent[<int>order[i]]
-        step[i] = x.step[<int>order[i]]
+        extent[i], step[i] = x.extent[<int>order[i]], x.step[<int>order[i]]
     return view(x, x.ndim_, extent, step, x.data)
 
 
@@ -441,7 +442,7 @@ cdef int sum_backward(Node node, Array g) except -1:
 cdef Array sum_axes(Array x, list axes, bint keepdims):
     cdef Call _call = begin(sum_op)
     cdef Array out = reduce_axes(SUM, x, axes, keepdims, x.code)
-    if recording() and x.needs_grad:
+    if listeners or (recording() and x.needs_grad):
         track(sum_op, out, x, None, None,
               (shape_of(x), tuple([1 if i in axes else x.extent[<int>i] for i in range(x.ndim_)])))
     return out

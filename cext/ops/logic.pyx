@@ -6,6 +6,7 @@ from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.memory.array cimport Array, check_same_device, empty_as, same_shape
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport BOOL, default_float, is_float
+from minigrad.engine.memory.listener cimport listeners, note_computed
 from minigrad.engine.ops.arguments cimport number, operand, plain_scalar, refuse_bool, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, apply_unary, broadcast_pair, match_operands, multiply, subtract,
@@ -20,10 +21,17 @@ cdef extern from "kernels/kernels.hpp" namespace "mg":
 
 # ── comparisons and logic: no gradients ───────────────────────────────────────────────────────────
 
+cdef Array noted(str name, Array out, Array a, Array b=None):
+    """The result of an operation that the tape does not record, after telling the listener of it."""
+    if listeners:
+        note_computed(name, (out,), (a, b), None)
+    return out
+
+
 cdef Array compare(str name, int op, object x, object y):
     cdef Call _call = begin(name)
     a, b = match_operands(name, x, y)
-    return apply_binary(op, <Array>a, <Array>b, BOOL)
+    return noted(name, apply_binary(op, <Array>a, <Array>b, BOOL), <Array>a, <Array>b)
 
 
 cpdef Array equal(x: TensorLike, y: TensorLike):
@@ -99,7 +107,7 @@ cdef Array bitwise(str name, int op, object x, object y):
         raise TypeError(f"[{name}] expected integers or bool, got {a.dtype}")
     if op == LEFT_SHIFT or op == RIGHT_SHIFT:
         refuse_bool(name, <Array>a)
-    return apply_binary(op, <Array>a, <Array>b, (<Array>a).code)
+    return noted(name, apply_binary(op, <Array>a, <Array>b, (<Array>a).code), <Array>a, <Array>b)
 
 
 cpdef Array bitwise_and(x: TensorLike, y: TensorLike):
@@ -169,7 +177,7 @@ cpdef Array bitwise_invert(x: TensorLike):
     cdef Array a = operand("bitwise_invert", x)
     if is_float(a.code):
         raise TypeError(f"[bitwise_invert] expected integers or bool, got {a.dtype}")
-    return apply_unary(INVERT, a, a.code)
+    return noted("bitwise_invert", apply_unary(INVERT, a, a.code), a)
 
 
 cpdef Array logical_not(x: TensorLike):
@@ -181,13 +189,15 @@ cpdef Array logical_not(x: TensorLike):
     tensor([ True, False])
     """
     cdef Call _call = begin("logical_not")
-    return apply_unary(LOGICAL_NOT, cast(operand("logical_not", x), BOOL), BOOL)
+    cdef Array a = cast(operand("logical_not", x), BOOL)
+    return noted("logical_not", apply_unary(LOGICAL_NOT, a, BOOL), a)
 
 
 cdef Array logical(str name, int op, object x, object y):
     cdef Call _call = begin(name)
     a, b = match_operands(name, x, y)
-    return apply_binary(op, cast(<Array>a, BOOL), cast(<Array>b, BOOL), BOOL)
+    a, b = cast(<Array>a, BOOL), cast(<Array>b, BOOL)
+    return noted(name, apply_binary(op, <Array>a, <Array>b, BOOL), <Array>a, <Array>b)
 
 
 cpdef Array logical_and(x: TensorLike, y: TensorLike):

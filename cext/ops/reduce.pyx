@@ -6,6 +6,7 @@ from minigrad.engine.devices.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN,
 from minigrad.engine.memory.array cimport Array, empty_as, shape_of
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport BOOL, INT64
+from minigrad.engine.memory.listener cimport listeners, note_computed
 from minigrad.engine.ops.arguments cimport float_operand, many_axes, number, one_axis, operand, plain_axis
 from minigrad.engine.ops.arithmetic cimport apply_unary, divide, multiply, subtract
 from minigrad.engine.ops.functions cimport exp, square
@@ -57,6 +58,8 @@ cdef Array mean_axes(Array x, list axes, bint keepdims, object inverse):
     cdef Array out = multiply(reduce_axes(SUM, x, axes, keepdims, x.code), inverse)
     if recording() and x.needs_grad:
         track(mean_op, out, x, None, None, (shape_of(x), kept_shape(x, axes), inverse))
+    if listeners:
+        note_computed("mean", (out,), (x,), axes)
     return out
 
 
@@ -298,7 +301,10 @@ cdef Array position(str name, int op, object x, object axis, bint keepdims):
     axes = many_axes(name, axis, a.ndim_) if axis is None else [one_axis(name, axis, a.ndim_)]
     if length(a, axes) == 0:
         raise ValueError(f"[{name}] expected at least one element along the axis, got shape {shape_of(a)}")
-    return reduce_axes(op, a, axes, keepdims, INT64)
+    cdef Array out = reduce_axes(op, a, axes, keepdims, INT64)
+    if listeners:
+        note_computed(name, (out,), (a,), axes)
+    return out
 
 
 def argmax(x: TensorLike, axis: int | None = None, *, bint keepdims=False) -> Tensor:
@@ -328,7 +334,10 @@ cdef Array decide(str name, int op, object x, object axis, bint keepdims):
     axis = plain_axis(name, axis)
     cdef Array a = cast(operand(name, x), BOOL)
     axes = many_axes(name, axis, a.ndim_)
-    return reduce_axes(op, a, axes, keepdims, BOOL)
+    cdef Array out = reduce_axes(op, a, axes, keepdims, BOOL)
+    if listeners:
+        note_computed(name, (out,), (a,), axes)
+    return out
 
 
 def any(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims=False) -> Tensor:

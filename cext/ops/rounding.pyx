@@ -2,6 +2,7 @@
 from minigrad.engine.memory.array cimport Array
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport BOOL, default_float, is_float
+from minigrad.engine.memory.listener cimport listeners, note_computed
 from minigrad.engine.ops.arguments cimport operand
 from minigrad.engine.ops.arithmetic cimport (
     apply_binary, apply_unary, function_of_numbers, function_of_two, match_floats, multiply,
@@ -169,7 +170,10 @@ cpdef Array round(x: TensorLike):
 cdef Array test(str name, int op, object x):
     cdef Call _call = begin(name)
     cdef Array a = operand(name, x)
-    return apply_unary(op, a if is_float(a.code) else cast(a, default_float), BOOL)
+    cdef Array out = apply_unary(op, a if is_float(a.code) else cast(a, default_float), BOOL)
+    if listeners:
+        note_computed(name, (out,), (a,), None)
+    return out
 
 
 cpdef Array isnan(x: TensorLike):

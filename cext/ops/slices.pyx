@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.memory.array cimport Array, empty, shape_of, view
 from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.listener cimport listeners
 from minigrad.engine.memory.shapes cimport MAX_NDIM, parse_shape
 from minigrad.engine.ops.arguments cimport many_axes, operand, plain_axis
 from minigrad.engine.tape.node cimport Node, Op, operation, recording
@@ -46,7 +47,7 @@ cdef int slice_backward(Node node, Array g) except -1:
 
 cdef Array take_window(Array x, list spec):
     cdef Array out = window(x, spec)
-    if recording() and x.needs_grad:
+    if listeners or (recording() and x.needs_grad):
         track(slice_op, out, x, None, None, (spec, shape_of(x)))
     return out
 

@@ -15,7 +15,7 @@ from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.memory.array cimport Array, above, alias, empty, join_ring, same_shape, shape_of, version
 from minigrad.engine.memory.calls cimport source_line
 from minigrad.engine.memory.dtype cimport is_float
-from minigrad.engine.memory.listener cimport current_listener, listeners, note_grad, note_reads
+from minigrad.engine.memory.listener cimport current_listener, listeners, note_computed, note_grad, note_reads
 from minigrad.engine.memory.overlap cimport may_share_memory, overlaps_itself
 from minigrad.engine.tape.node cimport (
     OUTPUT, RECORDING, WHERE, Node, Op, Reference, add, count_saved, modes, operation, recording, versions_of,
@@ -132,6 +132,7 @@ cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object ex
     cdef int on = modes()
     if listeners:
         note_reads((a, b, c))
+        note_computed(op.name, (out,), (a, b, c), extra)
     if on & RECORDING:
         if a.needs_grad:
             wanted, saved = True, op.reads[0]
@@ -171,6 +172,7 @@ cdef Node track_many(Op op, list outs, list inputs, list saved, object extra=Non
     cdef int on = modes()
     if listeners:
         note_reads(inputs)
+        note_computed(op.name, tuple(outs), inputs, extra)
     if on & RECORDING:
         for x in inputs:
             wanted = wanted or (x is not None and (<Array>x).needs_grad)

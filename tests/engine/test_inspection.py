@@ -249,3 +249,62 @@ def test_an_entry_says_whether_it_is_a_function_of_the_users(device):
     rows = inspection.entries(y.sum())
     assert [row["op"] for row in rows if row["function"]] == ["multiply"]
     assert [row["op"] for row in rows].count("multiply") == 2
+
+
+class Computations(listener.Listener):
+    """The operations, with the places of their inputs and results among all arrays seen."""
+
+    def __init__(self):
+        self.found, self.kept = [], []
+
+    def place(self, x):
+        known = [k for k, y in enumerate(self.kept) if (y.data_ptr(), y.shape) == (x.data_ptr(), x.shape)]
+        self.kept.append(x)
+        return known[0] if known else len(self.kept) - 1
+
+    def computed(self, op, outs, inputs, options):
+        given = [self.place(x) for x in inputs if x is not None]
+        self.found.append((op, given, [self.place(x) for x in outs]))
+
+
+COMPUTED = {
+    "recorded or not": (lambda x: mg.exp(x) * x, ["exp", "multiply"]),
+    "comparisons": (lambda x: (x > x) | ~(x == x), ["greater", "equal", "bitwise_invert", "bitwise_or"]),
+    "tests": (lambda x: mg.isnan(x).any(), ["isnan", "any"]),
+    "conversions": (lambda x: x.astype("int64").astype("float64"), ["astype", "astype"]),
+    "views": (lambda x: x[1:].reshape(1, 2).broadcast_to((3, 2)), ["slice", "reshape", "broadcast_to"]),
+    "means": (lambda x: x.mean(), ["sum", "broadcast_to", "multiply", "mean"]),
+    "indices": (lambda x: x[x.argsort()], ["argsort", "index", "slice", "reshape", "reshape", "take", "reshape"]),
+    "pieces": (lambda x: mg.concat(mg.split(x, 3)), ["split", "concat"]),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_listener_is_told_of_every_operation(name, requires_grad):
+    function, ops = COMPUTED[name]
+    heard = Computations()
+    x = mg.tensor([3.0, 1.0, 2.0], requires_grad=requires_grad)
+    listener.listen(heard)
+    try:
+        function(x)
+    finally:
+        listener.stop_listening(heard)
+    assert [op for op, _, _ in heard.found] == ops
+    reached = {0}  # everything follows from x
+    for _, given, outs in heard.found:
+        if reached & {*given}:
+            reached |= {*outs}
+    assert reached >= {*heard.found[-1][2]}
+
+
+def test_what_python_composes_is_one_operation():
+    heard = Computations()
+    x = mg.ones((2, 3))
+    listener.listen(heard)
+    try:
+        listener.note_composed("twice", (x + x,), [x], None)
+    finally:
+        listener.stop_listening(heard)
+    assert [op for op, _, _ in heard.found] == ["add", "twice"]
+    listener.note_composed("nobody listens", (x,), [x], None)

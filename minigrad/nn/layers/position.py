@@ -4,9 +4,10 @@ import numpy as np
 
 from minigrad.array.creation import computed, empty, operand
 from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.listener import note_composed
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import integer, number
-from minigrad.engine.ops.join import concat, split
+from minigrad.engine.ops.join import concat, split, stack
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn import init
 from minigrad.nn.module import Module
@@ -16,6 +17,14 @@ from minigrad.nn.parameter import Parameter
 def angles(width: int, first: int, length: int, base: float) -> np.ndarray:
     """Return p base^(-2 i / width) as ``(length, width / 2)``, for the positions p from `first` and i from 0."""
     return np.outer(np.arange(first, first + length), base ** (-np.arange(0, width, 2) / width))
+
+
+def waves(f: np.ufunc, x: Tensor, first: int, length: int, base: float) -> Tensor:
+    """Return the sine or cosine of the angles for the features of x, ``(length, width / 2)``."""
+    width = x.shape[-1]
+    found = computed(f(angles(width, first, length, base)).astype(str(x.dtype)), device=x.device)
+    note_composed("positions", (found,), [], (f.__name__, width, first, base))
+    return found
 
 
 def rotary(x: Tensor, start: int = 0, base: float = 10_000.0) -> Tensor:
@@ -53,8 +62,7 @@ def rotary(x: Tensor, start: int = 0, base: float = 10_000.0) -> Tensor:
     if x.ndim < 2 or x.shape[-1] % 2 or x.dtype.kind != "f":
         raise ValueError(f"[rotary] expected floats of shape (..., T, D) with an even D, got {x.dtype} {x.shape}")
     start, base = integer("rotary", "start", start, 0), number("rotary", "base", base, 1)
-    phi = angles(x.shape[-1], start, x.shape[-2], base)
-    cos, sin = (computed(f(phi).astype(str(x.dtype)), device=x.device) for f in (np.cos, np.sin))
+    cos, sin = (waves(f, x, start, x.shape[-2], base) for f in (np.cos, np.sin))
     a, b = split(x, 2, axis=-1)
     return concat([a * cos - b * sin, a * sin + b * cos], axis=-1)
 
@@ -119,9 +127,8 @@ class SinusoidalPositions(_Positions):
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """Add the positions from `start`; the shape stays."""
         start, length = self._length(x, start, self.width)
-        phi = angles(self.width, start, length, self.base)
-        table = np.stack([np.sin(phi), np.cos(phi)], -1).reshape(length, self.width)
-        return self._add(x, computed(table.astype(str(x.dtype)), device=x.device))
+        table = stack([waves(f, x, start, length, self.base) for f in (np.sin, np.cos)], -1)
+        return self._add(x, table.reshape(length, self.width))
 
 
 class LearnedPositions(_Positions):

@@ -342,10 +342,7 @@ class RecurrentBatchNorm1d(_ChannelNorm):
     def _columns(self, x: Tensor, time: int, first: int = 0) -> Tensor:
         """As `forward` for some of the features, of which `first` is the first; the last ones count the batch."""
         time = integer("RecurrentBatchNorm1d", "time", time, 0)
-        step = min(time, self.max_length - 1)
-        if not self.training and not int(self.num_batches_tracked[step]):
-            trained = self.num_batches_tracked[:step].nonzero()[0]
-            step = int(trained[-1]) if trained.size else step
+        step = self._row_of(time)
         # A step that has seen only empty batches has no statistics.
         count = self.num_batches_tracked[step] if x.size else None
         end = first + x.shape[1]
@@ -356,6 +353,14 @@ class RecurrentBatchNorm1d(_ChannelNorm):
         affine = tuple(p if p is None else p[first:end] for p in (self.weight, self.bias))
         mean, var = (statistics[step][first:end] for statistics in (self.running_mean, self.running_var))
         return self._normalize(x, mean, var, count, affine)
+
+    def _row_of(self, time: int) -> int:
+        """Return the row of the statistics of a step."""
+        step = min(time, self.max_length - 1)
+        if not self.training and not int(self.num_batches_tracked[step]):
+            trained = self.num_batches_tracked[:step].nonzero()[0]
+            step = int(trained[-1]) if trained.size else step
+        return step
 
     def extra_repr(self) -> str:
         return (

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from minigrad.array.creation import arange, zeros
 from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.listener import note_composed
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.join import concat, split, stack, unstack
 from minigrad.engine.ops.logic import where
@@ -140,13 +141,15 @@ class Sequences(Recurrent):
         norms = {name: getattr(self, name + suffix) for name in self._batch_norms()}
         if x.shape[1] == 1 and any(norm.training for norm in norms.values()):
             raise ValueError(f"[{self.name}] expected more than one sample in training with norm='batch', got one")
-        weight, bias = getattr(self, "weight_hh" + suffix), getattr(self, "bias_ih" + suffix)
+        weight_ih, weight, bias = (getattr(self, name + suffix) for name in ("weight_ih", "weight_hh", "bias_ih"))
         cell, states, outputs = self._loop(suffix)[0], first, []
-        for time, share in enumerate(unstack(F.linear(x, getattr(self, "weight_ih" + suffix)))):
+        for time, share in enumerate(unstack(F.linear(x, weight_ih))):
             a = norms["bn_ih"](share, time)
             states = self._batch_step(cell, a if bias is None else a + bias, weight, states, norms, time)
             outputs.append(states[0])
-        return stack(outputs), *states
+        found = (stack(outputs), *states)
+        note_composed("recurrent_batch_norm", found, [x, *first, weight_ih, weight, bias], (cell, norms))
+        return found
 
     def _batch_step(
         self, cell: Cell, x: Tensor, weight: Tensor, states: tuple[Tensor, ...], norms: dict[str, Any], time: int
