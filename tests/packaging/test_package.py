@@ -41,13 +41,14 @@ def test_import_is_light():
     later = (
         "minigrad.data",
         "minigrad.learn",
+        "minigrad.onnx",
         "minigrad.viz",
         "minigrad.tools.tables",
         "minigrad.nn.tree",
         "minigrad.profiling.work",
     )
     assert not [name for name in loaded if name.startswith(later)]
-    assert {"data", "learn", "viz"} <= set(dir(mg))
+    assert {"data", "learn", "onnx", "viz"} <= set(dir(mg))
 
 
 def test_the_source_without_its_compiled_part_says_what_to_do(tmp_path):
