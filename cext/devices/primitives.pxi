@@ -88,6 +88,27 @@ cdef class CPU(Backend):
         launch(3 * a.count, kernels.linear_scan_backward[a.code - FLOAT32], outer, n, inner, <int32_t>reverse, a.data,
                pointer(h), pointer(initial), g.data, pointer(da), pointer(db), pointer(dinitial))
 
+    # flops: CTC * e.size
+    cpdef ctc(self, Array e, Array skip, Array lengths, Array last, Array alpha, Array loss):
+        """loss[n] = -ln of the probability of all paths through the states of a target, in float64.
+
+        e[t, n, s] is the logarithm of the probability of state s in step t. A path begins before the first step in
+        state 0, stays or goes one state on in each step, or two where skip[n, s] is 0 instead of -inf, and ends after
+        lengths[n] steps in state last[n] or the one before. alpha[t, n, s]: the paths that are in s after t steps.
+        """
+        launch(16 * e.count, kernels.ctc, e.extent[0], e.extent[1], e.extent[2], <const double*>e.data,
+               <const double*>skip.data, <const int64_t*>lengths.data, <const int64_t*>last.data, <double*>alpha.data,
+               <double*>loss.data)
+
+    # flops: CTC_BACKWARD * e.size
+    cpdef ctc_backward(self, Array e, Array skip, Array lengths, Array last, Array alpha, Array loss, Array g,
+                       Array beta, Array de):
+        """de for the cotangent g[n], 0 for an infinite loss; beta[N, 2, S] is scratch."""
+        launch(16 * e.count, kernels.ctc_backward, e.extent[0], e.extent[1], e.extent[2], <const double*>e.data,
+               <const double*>skip.data, <const int64_t*>lengths.data, <const int64_t*>last.data,
+               <const double*>alpha.data, <const double*>loss.data, <const double*>g.data, <double*>beta.data,
+               <double*>de.data)
+
     # ── products ──
 
     # flops: out.size * (2 * a.shape[-1] + count(bias))

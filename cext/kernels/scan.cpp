@@ -1,6 +1,8 @@
 // Linear recurrences along the middle axis of [outer, n, inner]. The steps of a column run one after another, some
-// columns side by side: neighbours in memory if inner > 1, otherwise rows.
+// columns side by side: neighbours in memory if inner > 1, otherwise rows. And the sums over paths of a CTC loss, in
+// which a thread takes a sample through all steps.
 #include "../runtime/pool.hpp"
+#include "math.hpp"
 #include "vector.hpp"
 
 namespace mg::MG_ISA {
@@ -103,11 +105,65 @@ void linear_scan_backward(int64_t outer, int64_t n, int64_t inner, int32_t rever
     });
 }
 
+// ---- connectionist temporal classification, in logarithms of float64 -----------------------------------------------
+
+constexpr double NONE = -__builtin_inf();
+
+// ln(e^a + e^b + e^c), the probability of three ways together; NaN if one of them is
+double together(double a, double b, double c) {
+    const double two = b > a ? b : a, top = c > two ? c : two;
+    return top > NONE ? top + log(exp(a - top) + exp(b - top) + exp(c - top)) : a + b + c;
+}
+
+// alpha[t + 1, n, s] = e[t, n, s] + the ways to s: from s, s - 1 and, with skip[n, s] = 0 instead of -inf, s - 2.
+// Before the first step a path is at 0; it ends at last[n] or the state before.
+MG_KERNEL(ctc)
+void ctc(int64_t steps, int64_t batch, int64_t states, const double* e, const double* skip, const int64_t* lengths,
+         const int64_t* last, double* alpha, double* loss) {
+    const int64_t row = batch * states;
+    parallel_each(batch, 1 + GRAIN / (1 + 16 * steps * states), [=](int64_t n) {
+        double* a = alpha + n * states;
+        const double *step = e + n * states, *third = skip + n * states;
+        for (int64_t s = 0; s < states; s++) a[s] = s ? NONE : 0;
+        for (int64_t t = 0; t < lengths[n]; t++, a += row, step += row)
+            for (int64_t s = 0; s < states; s++)
+                a[row + s] = step[s] + together(a[s], s > 0 ? a[s - 1] : NONE, s > 1 ? a[s - 2] + third[s] : NONE);
+        loss[n] = 0 - together(a[last[n]], last[n] ? a[last[n] - 1] : NONE, NONE);
+    });
+}
+
+// de = -g times the probability, given the target, that a path is at s in step t. beta is scratch: [batch, 2, states].
+MG_KERNEL(ctc_backward)
+void ctc_backward(int64_t steps, int64_t batch, int64_t states, const double* e, const double* skip,
+                  const int64_t* lengths, const int64_t* last, const double* alpha, const double* loss, const double* g,
+                  double* beta, double* de) {
+    const int64_t row = batch * states;
+    parallel_each(batch, 1 + GRAIN / (1 + 16 * steps * states), [=](int64_t n) {
+        double *b = beta + 2 * n * states, *ahead = b + states;
+        const double* third = skip + n * states;
+        for (int64_t s = 0; s < states; s++) b[s] = s == last[n] || s == last[n] - 1 ? 0 : NONE;
+        for (int64_t t = steps - 1; t >= 0; t--) {
+            const int64_t at = t * row + n * states;
+            const bool none = t >= lengths[n] || loss[n] == -NONE;
+            for (int64_t s = 0; s < states; s++) {
+                de[at + s] = none ? 0 : -g[n] * exp(alpha[at + row + s] + b[s] + loss[n]);
+                ahead[s] = e[at + s] + b[s];
+            }
+            if (none) continue;
+            for (int64_t s = 0; s < states; s++)
+                b[s] = together(ahead[s], s + 1 < states ? ahead[s + 1] : NONE,
+                                s + 2 < states ? ahead[s + 2] + third[s + 2] : NONE);
+        }
+    });
+}
+
 }  // namespace
 
 void fill_scan(Kernels& k) {
     MG_FLOATS(linear_scan);
     MG_FLOATS(linear_scan_backward);
+    put_kernel<ctc>(k.ctc);
+    put_kernel<ctc_backward>(k.ctc_backward);
 }
 
 }  // namespace mg::MG_ISA

@@ -1,16 +1,25 @@
-"""Linear recurrences: h_t = a_t h_{t−1} + b_t along an axis."""
+"""Recurrences along an axis: linear ones, h_t = a_t h_{t−1} + b_t, and the sums over paths of a CTC loss."""
+from functools import partial
+
+from libc.math cimport INFINITY
 from libc.stdint cimport int64_t
 
 from minigrad.engine.devices.backend cimport backend
-from minigrad.engine.memory.array cimport Array, check_same_device, empty_as, shape_of
+from minigrad.engine.memory.array cimport Array, check_same_device, empty, empty_as, shape_of
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.ops.arguments cimport is_scalar, one_axis, optional, plain_axis, plain_scalar, scalar
 from minigrad.engine.ops.arithmetic cimport match_floats, multiply
+from minigrad.engine.ops.gather cimport take_along
 from minigrad.engine.ops.join cimport join_along
 from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, expand_dims, reduction, sum_axes
+from minigrad.engine.ops.logic cimport where
 from minigrad.engine.ops.slices cimport take_window, zeros
+from minigrad.engine.tape.backward cimport composed_backward
 from minigrad.engine.tape.node cimport Node, Op, operation, recording
 from minigrad.engine.tape.record cimport track
+
+from minigrad.engine.ops.functions import exp, log
+from minigrad.engine.ops.join import concat, stack, unstack
 
 
 cdef Op linear_scan_op = operation(
@@ -147,3 +156,70 @@ def linear_scan(a: TensorLike, b: TensorLike, initial: TensorLike | None = None,
         backend(x).linear_scan(outer, n, inner, reverse, plain, dense(y), None if first is None else dense(first), out)
     track(linear_scan_op, out, x, y, first, (k, reverse, shape))
     return out
+
+
+# ── connectionist temporal classification: the states of a target are its labels, and blanks around each ──
+
+def together(*ways: Tensor) -> Tensor:
+    """ln Σ exp, −∞ with derivatives of 0 where every way is −∞."""
+    each = stack(ways)
+    top = each.detach().max(axis=0)
+    top = where(top == -INFINITY, 0.0, top)
+    total = exp(each - top).sum(axis=0)
+    none = total == 0.0
+    return where(none, -INFINITY, top + log(where(none, 1.0, total)))
+
+
+def paths_composition(Array skip: Tensor, Array lengths: Tensor, Array last: Tensor, Array e: Tensor) -> Tensor:
+    """The loss of each sample, composed of primitive operations."""
+    batch, states = skip.shape
+    outside = zeros((batch, 2), e.code, e.buffer.device) - INFINITY
+    a = concat([zeros((batch, 1), e.code, e.buffer.device), *[outside[:, :1]] * (states - 1)], axis=1)
+    for t, step in enumerate(unstack(e)):
+        padded = concat([outside, a], axis=1)
+        ways = a, padded[:, 1:states + 1], padded[:, :states] + skip
+        a = where(expand_dims(lengths > t, 1), step + together(*ways), a)
+    padded = concat([outside[:, :1], a], axis=1)
+    at = expand_dims(last, 1)
+    return -together(take_along(padded, at + 1, 1), take_along(padded, at, 1)).squeeze(1)
+
+
+cdef Op ctc_op = operation(
+    "ctc_loss", ctc_backward,
+    "e_t(s) = the log-probability of state s in step t\n"
+    "α₀(0) = 0, α₀(s) = −∞ elsewhere\n"
+    "α_t(s) = e_t(s) + ln(exp α_{t−1}(s) + exp α_{t−1}(s−1) + exp α_{t−1}(s−2)), the last between unequal labels only\n"
+    "loss = −ln(exp α_T(S) + exp α_T(S−1)) for the last state S",
+    "β_T(S) = β_T(S−1) = 0, −∞ elsewhere\n"
+    "β_{t−1}(s) = ln(exp(e_t(s) + β_t(s)) + exp(e_t(s+1) + β_t(s+1)) + exp(e_t(s+2) + β_t(s+2)))\n"
+    "de_t(s) = −g exp(α_t(s) + β_t(s) + loss)", "e loss", "e", "Graves et al. (2006)", "loss")
+
+
+cdef int ctc_backward(Node node, Array g) except -1:
+    skip, lengths, last, alpha = node.extra
+    cdef Array e = node.value(0), de, beta
+    cdef int64_t[3] extent
+    if recording():
+        return composed_backward(node, partial(paths_composition, skip, lengths, last), [e], g)
+    de = empty_as(e, e.code)
+    extent[0], extent[1], extent[2] = e.extent[1], 2, e.extent[2]
+    beta = empty(e.code, 3, extent, e.buffer.device)
+    if e.count:
+        backend(e).ctc_backward(dense(e), skip, lengths, last, alpha, node.output(), dense(g), beta, de)
+    return node.send(0, de)
+
+
+def paths_loss(Array e: Tensor, Array skip: Tensor, Array lengths: Tensor, Array last: Tensor) -> Tensor:
+    """−ln of the probability of all paths through the states of each target, as `Backend.ctc` has them.
+
+    e [T, N, S] and skip [N, S] are float64, the others int64 [N], from 0 to T and to S − 1: they are not checked.
+    """
+    cdef Call _call = begin(ctc_op)
+    cdef int64_t[3] extent
+    extent[0], extent[1], extent[2] = e.extent[0] + 1, e.extent[1], e.extent[2]
+    cdef Array alpha = empty(e.code, 3, extent, e.buffer.device), loss = empty(e.code, 1, e.extent + 1, e.buffer.device)
+    skip, lengths, last = dense(skip), dense(lengths), dense(last)
+    if loss.count:
+        backend(e).ctc(dense(e), skip, lengths, last, alpha, loss)
+    track(ctc_op, loss, e, None, None, (skip, lengths, last, alpha))
+    return loss

@@ -193,6 +193,21 @@ class CUDA(Elementwise, Attention, Recurrent, Windows, Softmax, Index, Random, O
         launch("scan.cu", kernel, dtype, self.device, tiles * pieces * block, *sizes, None, states, a, *inputs,
                *outputs, block=block)  # fmt: skip
 
+    def ctc(self, e: Tensor, skip: Tensor, lengths: Tensor, last: Tensor, alpha: Tensor, loss: Tensor) -> None:
+        self._paths("ctc", e, skip, lengths, last, alpha, loss)
+
+    def ctc_backward(
+        self, e: Tensor, skip: Tensor, lengths: Tensor, last: Tensor, alpha: Tensor, loss: Tensor, g: Tensor,
+        beta: Tensor, de: Tensor,
+    ) -> None:  # fmt: skip
+        self._paths("ctc_backward", e, skip, lengths, last, alpha, loss, g, beta, de)
+
+    def _paths(self, kernel: str, e: Tensor, *rest: Tensor) -> None:
+        """Launch a kernel with a block for each sample."""
+        steps, batch, states = e.shape
+        block = min(power_of_two(states, WARP), BLOCK)
+        launch("ctc.cu", kernel, "float64", self.device, batch * block, steps, batch, states, e, *rest, block=block)
+
     # ── products ──
 
     def gemm(self, a: Tensor, b: Tensor, out: Tensor, beta: float, bias: Tensor | None) -> None:

@@ -58,6 +58,7 @@ from minigrad.nn.losses.layers import (
     BCEWithLogitsLoss,
     CosineSimilarity,
     CrossEntropyLoss,
+    CTCLoss,
     GaussianNLLLoss,
     HuberLoss,
     KLDivLoss,
@@ -90,7 +91,8 @@ from minigrad.nn.summary import Summary, summary
 __all__ = [
     "ELU", "GELU", "GLU", "GRU", "LSTM", "RNN", "SELU", "TLU", "AdaLN", "AdaptiveAvgPool2d", "AvgPool1d", "AvgPool2d",
     "BCELoss", "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d", "BatchRenorm1d", "BatchRenorm2d", "Buffer",
-    "ConstantPad1d", "ConstantPad2d", "Conv1d", "Conv2d", "ConvTranspose2d", "CosineSimilarity", "CrossEntropyLoss",
+    "CTCLoss", "ConstantPad1d", "ConstantPad2d", "Conv1d", "Conv2d", "ConvTranspose2d", "CosineSimilarity",
+    "CrossEntropyLoss",
     "DeepNorm", "Dropout", "Dropout1d", "Dropout2d", "DyT", "Embedding", "FiLM", "FilterResponseNorm2d", "Flatten",
     "GRUCell", "GaussianNLLLoss", "GroupNorm", "Hardsigmoid", "Hardswish", "Hardtanh", "HuberLoss", "Identity",
     "InstanceNorm1d", "InstanceNorm2d", "KLDivLoss", "KeyValueCache", "L1Loss", "LSTMCell", "LayerNorm", "LayerScale",

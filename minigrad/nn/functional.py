@@ -41,6 +41,7 @@ from minigrad.engine.tensor.pytorch_names import lookup, rename_arguments
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn.layers.interpolation import interpolate
 from minigrad.nn.layers.position import rotary
+from minigrad.nn.losses.ctc import ctc_loss
 from minigrad.nn.losses.functions import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -71,13 +72,13 @@ Activation = Callable[[Tensor], Tensor]
 __all__ = [
     "adaptive_avg_pool2d", "adaptive_layer_norm", "avg_pool1d", "avg_pool2d", "batch_norm", "batch_renorm",
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "conv1d", "conv2d", "conv_transpose2d",
-    "cosine_similarity", "cross_entropy", "deep_norm", "dropout", "dropout1d", "dropout2d", "dynamic_tanh", "elu",
-    "embedding", "film", "filter_response_norm", "gaussian_nll_loss", "gelu", "glu", "group_norm", "gumbel_softmax",
-    "hardsigmoid", "hardswish", "hardtanh", "huber_loss", "instance_norm", "interpolate", "kl_div", "l1_loss",
-    "layer_norm", "layer_scale", "leaky_relu", "linear", "log_softmax", "logsigmoid", "max_pool1d", "max_pool2d",
-    "mish", "mse_loss", "nll_loss", "normalize", "one_hot", "pixel_shuffle", "prelu", "relu", "relu6", "rms_norm",
-    "rotary", "scale_norm", "scaled_dot_product_attention", "selu", "sigmoid", "silu", "smooth_l1_loss", "softmax",
-    "softplus", "softsign", "tanh", "tlu", "triplet_margin_loss", "weight_standardization",
+    "cosine_similarity", "cross_entropy", "ctc_loss", "deep_norm", "dropout", "dropout1d", "dropout2d", "dynamic_tanh",
+    "elu", "embedding", "film", "filter_response_norm", "gaussian_nll_loss", "gelu", "glu", "group_norm",
+    "gumbel_softmax", "hardsigmoid", "hardswish", "hardtanh", "huber_loss", "instance_norm", "interpolate", "kl_div",
+    "l1_loss", "layer_norm", "layer_scale", "leaky_relu", "linear", "log_softmax", "logsigmoid", "max_pool1d",
+    "max_pool2d", "mish", "mse_loss", "nll_loss", "normalize", "one_hot", "pixel_shuffle", "prelu", "relu", "relu6",
+    "rms_norm", "rotary", "scale_norm", "scaled_dot_product_attention", "selu", "sigmoid", "silu", "smooth_l1_loss",
+    "softmax", "softplus", "softsign", "tanh", "tlu", "triplet_margin_loss", "weight_standardization",
 ]  # fmt: skip
 
 

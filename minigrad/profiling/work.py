@@ -74,6 +74,8 @@ GIVEN_STATISTICS = 2  # (x - mean) rstd
 # Softmax: maximum, difference, exponential, sum, quotient. Its backward: product, sum, difference, product.
 SOFTMAX, SOFTMAX_BACKWARD, LOGSUMEXP, CROSS_ENTROPY, CROSS_ENTROPY_BACKWARD = 5, 4, 4, 4, 4
 MOMENTS = 4
+# Of a state in a step: maximum 2, differences, exponentials and their sum 8, logarithm 1, two sums; backward 4 more
+CTC, CTC_BACKWARD = 13, 17
 # Operations of a recurrent step, per gate and hidden unit, besides the product with h: sum, gate, its part in the new
 # state
 GATE, GATE_BACKWARD = 4, 8

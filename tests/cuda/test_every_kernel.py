@@ -64,6 +64,14 @@ def linear_scans(draw):
     return found
 
 
+def alignments(draw):
+    """Compute a CTC loss with more states than a block has threads, and an infinite one."""
+    x = draw.leaf(9, 2, 4)
+    long, labels = draw.leaf(160, 1, 4), draw.index(3, 1, 150)
+    return (*draw.gradients(F.ctc_loss(mg.log_softmax(x), draw.index(3, 2, 3) + 1, [9, 2], [2, 3], reduction="none"), x),
+            *draw.gradients(F.ctc_loss(mg.log_softmax(long), labels, [160], [150], 3), long))  # fmt: skip
+
+
 def order(draw):
     return mg.argsort(draw(3, 40)), mg.argsort(draw(2_500))
 
@@ -191,7 +199,7 @@ def optimizers(draw):
 
 FOR_ALL = elements, reductions, order, places
 FOR_FLOATS = (
-    *FOR_ALL, limited, running_sums, indexed_sums, random_numbers, moments, softmaxes, attentions, linear_scans,
+    *FOR_ALL, limited, running_sums, indexed_sums, random_numbers, moments, softmaxes, attentions, linear_scans, alignments,
     row_norms, group_norms, batch_norms, convolutions, rounded_convolutions, poolings, recurrences, optimizers,
 )  # fmt: skip
 WORK = {

@@ -326,7 +326,7 @@ POINTS = """
     torch.hub.load              torch.broadcast_tensors
     F.upsample(a)               F.relu_(a)                  F.celu(a)                   F.channel_shuffle(x, 2)
     nn.Conv3d(1, 1, 1)          nn.AdaptiveAvgPool1d(1)     nn.BatchNorm3d(3)           nn.ParameterDict()
-    nn.CTCLoss()                nn.CELU()                   nn.DataParallel             nn.LazyLinear(3)
+    nn.CELU()                   nn.DataParallel             nn.LazyLinear(3)
     nn.Bilinear(1, 2, 3)        nn.CircularPad2d(1)         nn.CrossMapLRN2d(3)
     optim.Rprop([a])            optim.ASGD([a])             nn.utils.get_total_norm([a])
     nn.utils.clip_grads_with_norm_([a], 1.0, mg.ones(1))    optim.SGD([a]).register_step_post_hook(print)

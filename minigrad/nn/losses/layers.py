@@ -1,5 +1,6 @@
 """Losses as modules; each calls the corresponding function in `minigrad.nn.functional`."""
 
+from collections.abc import Sequence
 from inspect import signature
 from typing import Any
 
@@ -258,6 +259,33 @@ class GaussianNLLLoss(_Loss):
     def forward(self, x: Tensor, target: Tensor, var: Tensor | float) -> Tensor:
         """Return the loss of means, of targets of the same shape, and of variances."""
         return F.gaussian_nll_loss(x, target, var, self.full, self.eps, self.reduction)
+
+
+class CTCLoss(_Loss):
+    """The loss of sequences of labels without their places in time; see `functional.ctc_loss` for the arguments.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> log_probs = mg.log_softmax(mg.zeros((6, 2, 5)))        # 6 steps, 2 samples, the blank and 4 labels
+    >>> targets = mg.tensor([[1, 2, 2], [4, -1, -1]])
+    >>> round(mg.nn.CTCLoss()(log_probs, targets, [6, 4], [3, 1]).item(), 4)
+    3.1217
+    """
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+        super().__init__(reduction)
+        self.blank = integer("CTCLoss", "blank", blank, 0)
+        self.zero_infinity = bool(zero_infinity)
+
+    def forward(
+        self, log_probs: Tensor, targets: Tensor, input_lengths: Tensor | Sequence[int],
+        target_lengths: Tensor | Sequence[int],
+    ) -> Tensor:  # fmt: skip
+        """Map log-probabilities ``(T, N, C)`` and labels ``(N, S)`` to a scalar or ``(N,)``."""
+        return F.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
+        )
 
 
 class CosineSimilarity(Module):
