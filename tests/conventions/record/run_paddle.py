@@ -13,7 +13,7 @@ rows, sequences, tensor = INPUTS["rows"], INPUTS["sequences"], paddle.to_tensor
 
 
 def weights(net):
-    return {name: value.numpy() for name, value in net.state_dict().items()}
+    return {name: value.numpy().copy() for name, value in net.state_dict().items()}
 
 
 def fill(net):
@@ -139,5 +139,29 @@ def optimizers():
         recorder.add("optimizers", **{name: np.array(values)[[0, 1, 7, 8, 19]]})
 
 
-layers(), recurrent(), attention(), losses(), optimizers()
+def tutorial():
+    """Train an LSTM as a tutorial does."""
+
+    class Classifier(nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.dense = nn.LSTM(4, 6), nn.Linear(6, 4)
+
+        def forward(self, x):
+            return self.dense(self.lstm(x)[1][0][-1])
+
+    net, found = Classifier(), []
+    fill(net)
+    before = weights(net)
+    optimizer = paddle.optimizer.Adam(0.05, parameters=net.parameters())
+    for _ in range(20):
+        loss = F.cross_entropy(net(tensor(sequences)), tensor(INPUTS["labels"][:3]))
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        found.append(float(loss))
+    recorder.add("tutorial", weights=before, losses=np.array(found))
+
+
+layers(), recurrent(), attention(), losses(), optimizers(), tutorial()
 recorder.write()
