@@ -119,7 +119,6 @@ POINTERS = {
         "amp": DTYPES_HERE + "there is no mixed precision; write `mg.float32`",
         "autocast": DTYPES_HERE + "there is no mixed precision; write `mg.float32`",
         "backends": "is not available: `mg.cuda.is_available()` and `mg.show_config()` describe the machine",
-        "onnx": "is a module of minigrad: `mg.onnx.export(model, example, path)`",
         "hub": "is not available: `mg.load(path)` reads safetensors",
         "version": "is `mg.__version__` here",
         "set_printoptions": "is np.set_printoptions here: tensors print as arrays, `x.numpy()`",
