@@ -13,22 +13,22 @@ const int ROWS = 32 / ACROSS * EDGE;  // rows that a warp has
 const int DEPTH = 64 / sizeof(T);     // terms of a product in shared memory at once
 
 // sum[EDGE, EDGE] += the product of left[SIDE, depth] and right[depth, SIDE], whose elements are left(i, e) and
-// right(e, j). Neighbouring threads read neighbours along e (`together`) or along the side.
+// right(e, j). Neighbouring threads read neighbours along e (`together`) or along the side. Two elements of each factor
+// are loaded at a time: more of them would take the registers of the sums.
 struct Staged {
     T left[DEPTH][SIDE + EDGE], right[DEPTH][SIDE + EDGE];
 };
 template <bool left_together, bool right_together, class L, class R>
-__device__ void multiply(Staged& staged, int64 depth, L left, R right, T (&sum)[EDGE][EDGE]) {
+__device__ void multiply(Staged& staged, int depth, L left, R right, T (&sum)[EDGE][EDGE]) {
     T(&a)[DEPTH][SIDE + EDGE] = staged.left, (&b)[DEPTH][SIDE + EDGE] = staged.right;
     const int t = threadIdx.x, row = t / ACROSS * EDGE, column = t % ACROSS * EDGE;
-    for (int64 first = 0; first < depth; first += DEPTH) {
+    for (int first = 0; first < depth; first += DEPTH) {
         __syncthreads();
+#pragma unroll 2
         for (int u = t; u < SIDE * DEPTH; u += THREADS) {
-            const int e = left_together ? u % DEPTH : u / SIDE, i = left_together ? u / DEPTH : u % SIDE;
-            a[e][i] = first + e < depth ? left(i, first + e) : T(0);
-        }
-        for (int u = t; u < SIDE * DEPTH; u += THREADS) {
+            const int d = left_together ? u % DEPTH : u / SIDE, i = left_together ? u / DEPTH : u % SIDE;
             const int e = right_together ? u % DEPTH : u / SIDE, j = right_together ? u / DEPTH : u % SIDE;
+            a[d][i] = first + d < depth ? left(i, first + d) : T(0);
             b[e][j] = first + e < depth ? right(first + e, j) : T(0);
         }
         __syncthreads();
@@ -52,7 +52,8 @@ __device__ T across(T x, F merge) {
     return x;
 }
 
-extern "C" __global__ void __launch_bounds__(256) attention(ATTENTION_PARAMETERS, T* y, T* statistics) {
+// In float32, three blocks share a multiprocessor, at the price of a few spills outside of the products by NVRTC 12.9.
+extern "C" __global__ void __launch_bounds__(256, SINGLE ? 3 : 2) attention(ATTENTION_PARAMETERS, T* y, T* statistics) {
     const Attention a GIVEN;
     __shared__ T p[SIDE][SIDE + 1];
     __shared__ Staged staged;
@@ -68,8 +69,8 @@ extern "C" __global__ void __launch_bounds__(256) attention(ATTENTION_PARAMETERS
         for (int64 first = 0; first < end; first += SIDE) {
             T s[EDGE][EDGE] = {};
             multiply<true, true>(
-                staged, width, [&](int i, int64 e) { return element(queries_, queries, width, top + i, e); },
-                [&](int64 e, int j) { return element(keys_, keys, width, first + j, e); }, s);
+                staged, width, [&](int i, int e) { return element(queries_, queries, width, top + i, e); },
+                [&](int e, int j) { return element(keys_, keys, width, first + j, e); }, s);
             for (int r = 0; r < EDGE; r++) {
                 const int64 i = top + row + r;
                 T found = -infinity<T>(), added = 0;
@@ -95,8 +96,8 @@ extern "C" __global__ void __launch_bounds__(256) attention(ATTENTION_PARAMETERS
                 total[r] += across(added, [](T x, T y) { return x + y; });
             }
             multiply<true, false>(
-                staged, SIDE, [&](int i, int64 e) { return p[i][e]; },
-                [&](int64 e, int j) { return element(values, keys, value_width, first + e, slice + j); }, out);
+                staged, SIDE, [&](int i, int e) { return p[i][e]; },
+                [&](int e, int j) { return element(values, keys, value_width, first + e, slice + j); }, out);
         }
         for (int r = 0; r < EDGE; r++) {
             const int64 i = top + row + r;
@@ -150,11 +151,11 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_query(
         for (int64 first = 0; first < end; first += SIDE) {
             T s[EDGE][EDGE] = {}, dp[EDGE][EDGE] = {};
             multiply<true, true>(
-                staged, width, [&](int i, int64 e) { return element(queries_, queries, width, top + i, e); },
-                [&](int64 e, int j) { return element(keys_, keys, width, first + j, e); }, s);
+                staged, width, [&](int i, int e) { return element(queries_, queries, width, top + i, e); },
+                [&](int e, int j) { return element(keys_, keys, width, first + j, e); }, s);
             multiply<true, true>(
-                staged, value_width, [&](int i, int64 e) { return element(g_, queries, value_width, top + i, e); },
-                [&](int64 e, int j) { return element(values, keys, value_width, first + j, e); }, dp);
+                staged, value_width, [&](int i, int e) { return element(g_, queries, value_width, top + i, e); },
+                [&](int e, int j) { return element(values, keys, value_width, first + j, e); }, dp);
             for (int r = 0; r < EDGE; r++) {
                 const int64 i = top + row + r, at = n * queries + (i < queries ? i : queries - 1);
                 T factor[EDGE] = {1, 1, 1, 1};
@@ -166,8 +167,8 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_query(
                 }
             }
             multiply<true, false>(
-                staged, SIDE, [&](int i, int64 e) { return ds[i][e]; },
-                [&](int64 e, int j) { return element(keys_, keys, width, first + e, slice + j); }, out);
+                staged, SIDE, [&](int i, int e) { return ds[i][e]; },
+                [&](int e, int j) { return element(keys_, keys, width, first + e, slice + j); }, out);
         }
         for (int r = 0; r < EDGE; r++) {
             for (int c = 0; c < EDGE; c++) {
@@ -203,12 +204,12 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_key(
             for (int64 first = causal ? top : 0; first < queries; first += SIDE) {
                 T s[EDGE][EDGE] = {}, dp[EDGE][EDGE] = {};
                 multiply<true, true>(
-                    staged, width, [&](int i, int64 e) { return element(keys_, keys, width, top + i, e); },
-                    [&](int64 e, int j) { return element(queries_, queries, width, first + j, e); }, s);
+                    staged, width, [&](int i, int e) { return element(keys_, keys, width, top + i, e); },
+                    [&](int e, int j) { return element(queries_, queries, width, first + j, e); }, s);
                 if (of_key)
                     multiply<true, true>(
-                        staged, value_width, [&](int i, int64 e) { return element(values, keys, value_width, top + i, e); },
-                        [&](int64 e, int j) { return element(g_, queries, value_width, first + j, e); }, dp);
+                        staged, value_width, [&](int i, int e) { return element(values, keys, value_width, top + i, e); },
+                        [&](int e, int j) { return element(g_, queries, value_width, first + j, e); }, dp);
                 for (int c = 0; c < EDGE; c++) {
                     const int64 i = first + column + c, at = n * queries + i;
                     const bool inside = i < queries;
@@ -223,8 +224,8 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_key(
                     }
                 }
                 multiply<true, false>(
-                    staged, SIDE, [&](int i, int64 e) { return p[i][e]; },
-                    [&](int64 e, int j) {
+                    staged, SIDE, [&](int i, int e) { return p[i][e]; },
+                    [&](int e, int j) {
                         return of_key ? element(queries_, queries, width, first + e, slice + j)
                                       : element(g_, queries, value_width, first + e, slice + j);
                     },
