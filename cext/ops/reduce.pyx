@@ -71,6 +71,7 @@ def mean(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdim
     >>> mg.mean(mg.tensor([[1.0, 2.0], [3.0, 6.0]]), axis=1)
     tensor([1.5, 4.5])
     """
+    cdef Call _call = begin(mean_op)
     axis = plain_axis("mean", axis)
     cdef Array a = float_operand("mean", x)
     axes = many_axes("mean", axis, a.ndim_)

@@ -53,9 +53,19 @@ def _gate(g: Graph, cell: Cell, a: str) -> str:
 
 
 def _next(
-    g: Graph, cell: Cell, x: str, u: str, states: list[str], dtype: np.dtype, norm_c: Callable[[str], str] | None
+    g: Graph,
+    cell: Cell,
+    x: str,
+    u: str,
+    states: list[str],
+    dtype: np.dtype,
+    norm_c: Callable[[str], str] | None,
+    candidate: Callable[[str], str] | None = None,
 ) -> list[str]:
-    """Write the next states from the contributions of the input and of the state."""
+    """Write the next states from the contributions of the input and of the state.
+
+    `candidate` writes the contribution of r h to a GRU that resets before the product.
+    """
     if cell.op == "rnn":
         return [g.add("Tanh" if cell.kind == "rnn_tanh" else "Relu", g.Add(x, u))]
     if cell.op == "lstm":
@@ -66,7 +76,8 @@ def _next(
         return [g.Mul(o, g.Tanh(shown)), shown if cell.carry_norm else carried]
     (x_r, x_z, x_n), (u_r, u_z, u_n) = (g.Split(a, num_outputs=3, axis=-1, outputs=3) for a in (x, u))
     r, z = _gate(g, cell, g.Add(x_r, u_r)), _gate(g, cell, g.Add(x_z, u_z))
-    n = g.Tanh(g.Add(x_n, g.Mul(r, u_n)))
+    u_n = g.Mul(r, u_n) if candidate is None else candidate(g.Mul(r, states[0]))
+    n = g.Tanh(g.Add(x_n, u_n))
     keep, take = (g.Sub(np.asarray(1, dtype), z), z) if cell.swap else (z, g.Sub(np.asarray(1, dtype), z))
     return [g.Add(g.Mul(take, n), g.Mul(keep, states[0]))]
 
@@ -235,7 +246,12 @@ def batch_norm(e: Exporter, s: Step) -> list[str]:
         def norm_c(carried: str) -> str:
             return body.Add(body.Mul(carried, read[3]), read[4])
 
-        following = _next(body, cell, read[0], u, held, dtype, norm_c if "bn_c" in norms else None)
+        def candidate(h: str) -> str:
+            of_n = [body.Split(p, num_outputs=3, axis=-1, outputs=3)[2] for p in read[1:3]]
+            return body.Add(body.Mul(body.Gemm(h, w_hh[2 * len(w_hh) // 3 :], transB=1), of_n[0]), of_n[1])
+
+        given = norm_c if "bn_c" in norms else None, None if cell.reset_after else candidate
+        following = _next(body, cell, read[0], u, held, dtype, *given)
         return following, following[0]
 
     starts = [e.name(state) for state in states]

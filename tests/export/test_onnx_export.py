@@ -120,6 +120,19 @@ LAYERS = [  # the module, the example, its free axes, and other arguments
     ("AvgPool2d, ceil", lambda: nn.AvgPool2d(3, 2, ceil_mode=True), floats(2, 3, 8, 8), {"x": ROWS}, floats(4, 3, 8, 8)),
     ("AvgPool2d, a divisor", lambda: nn.AvgPool2d(2, divisor_override=3), floats(2, 3, 8, 8), {"x": ROWS}, floats(4, 3, 8, 8)),
     ("AdaptiveAvgPool2d", lambda: nn.AdaptiveAvgPool2d((3, 5)), floats(2, 3, 8, 8), {"x": ROWS}, floats(4, 3, 8, 8)),
+    ("MaxPool1d", lambda: nn.MaxPool1d(2), floats(2, 3, 8), {"x": ROWS}, floats(4, 3, 8)),
+    ("AvgPool1d", lambda: nn.AvgPool1d(2), floats(2, 3, 8), {"x": ROWS}, floats(4, 3, 8)),
+    ("Conv2d, strided same", lambda: nn.Conv2d(3, 4, 3, stride=2, padding="same"), floats(2, 3, 8, 8), {"x": ROWS}, floats(4, 3, 8, 8)),
+    ("PixelShuffle", lambda: nn.PixelShuffle(2), floats(2, 4, 3, 3), {"x": ROWS}, floats(5, 4, 3, 3)),
+    ("Unflatten", lambda: nn.Unflatten(1, (2, 2)), floats(2, 4, 3), {"x": ROWS}, floats(5, 4, 3)),
+    *((f"{pad.__name__}, {width}", (lambda pad=pad: pad(1)), floats(2, 3, 5), {"x": ROWS}, floats(4, 3, 5)) for width, pad in enumerate((nn.ZeroPad1d, nn.ReflectionPad1d, nn.ReplicationPad1d))),
+    *((f"{pad.__name__}, {width}", (lambda pad=pad: pad(1)), floats(2, 3, 5, 5), {"x": ROWS}, floats(4, 3, 5, 5)) for width, pad in enumerate((nn.ZeroPad2d, nn.ReflectionPad2d, nn.ReplicationPad2d))),
+    ("ConstantPad", lambda: nn.Sequential(nn.ConstantPad1d(1, 2.0), nn.ConstantPad1d((0, 2), -1.0)), floats(2, 3, 5), {"x": ROWS}, floats(4, 3, 5)),
+    ("ConstantPad2d", lambda: nn.ConstantPad2d(1, 2.0), floats(2, 3, 5, 5), {"x": ROWS}, floats(4, 3, 5, 5)),
+    ("Dropout1d", lambda: nn.Sequential(nn.Dropout1d()), floats(2, 3, 5), {}, None),
+    ("Dropout2d", lambda: nn.Sequential(nn.Dropout2d()), floats(2, 3, 5, 5), {}, None),
+    ("Transformer", lambda: nn.Transformer(8, 2, 1, 1, 16), {"src": floats(5, 2, 8), "tgt": floats(4, 2, 8)}, {"src": {0: "S", 1: "N"}, "tgt": {0: "T", 1: "N"}}, {"src": floats(3, 4, 8), "tgt": floats(6, 4, 8)}),
+    ("means", lambda: Call(lambda x: x - x.mean(-1, keepdims=True) + x.mean()), floats(4, 3), {}, None),
     ("Upsample", lambda: nn.Upsample(scale_factor=2), floats(2, 3, 4, 4), {"x": ROWS}, floats(3, 3, 4, 4)),
     ("Upsample, bilinear", lambda: nn.Upsample(scale_factor=2, mode="bilinear"), floats(2, 3, 4, 4), {"x": ROWS}, floats(3, 3, 4, 4)),
     ("BatchNorm1d", lambda: nn.BatchNorm1d(3), floats(4, 3), {"x": ROWS}, floats(6, 3)),
@@ -149,7 +162,7 @@ LAYERS = [  # the module, the example, its free axes, and other arguments
     ("TransformerDecoderLayer", lambda: nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), {"tgt": floats(3, 6, 8), "memory": floats(3, 5, 8), "tgt_is_causal": True}, {"tgt": {0: "N", 1: "T"}, "memory": {0: "N", 1: "S"}}, {"tgt": floats(2, 9, 8), "memory": floats(2, 4, 8), "tgt_is_causal": True}),
 ]  # fmt: skip
 ACTIVATIONS = [
-    nn.ELU, nn.GELU, nn.GLU, nn.Hardsigmoid, nn.Hardswish, nn.LeakyReLU, nn.LogSigmoid, nn.LogSoftmax, nn.Mish,
+    nn.ELU, nn.GELU, nn.GLU, nn.Hardsigmoid, nn.Hardswish, nn.Hardtanh, nn.ReLU6, nn.Softsign, nn.LeakyReLU, nn.LogSigmoid, nn.LogSoftmax, nn.Mish,
     nn.PReLU, nn.ReLU, nn.SELU, nn.SiLU, nn.Sigmoid, nn.Softmax, nn.Softplus, nn.Tanh,
 ]  # fmt: skip
 LAYERS += [(kind.__name__, kind, floats(4, 6), {"x": ROWS}, floats(7, 6)) for kind in ACTIVATIONS]
@@ -179,7 +192,7 @@ KINDS = {
     "RNN": [{}, {"nonlinearity": "relu"}, {"norm": "layer"}, {"norm": "rms"}],
     "LSTM": [
         {}, {"bias": "input"}, {"norm": "layer"}, {"norm": "rms"}, {"norm": "layer", "norm_each_gate": True, "carry_norm": True},
-        {"gate_activation": "hard_sigmoid"},
+        {"norm": "layer", "norm_cell": False}, {"gate_activation": "hard_sigmoid"},
     ],
     "GRU": [{}, {"bias": False}, {"norm": "layer"}, {"norm": "rms"}, {"convention": "paper"}],
     "MinGRU": [{}, {"norm": "layer"}],
@@ -202,10 +215,13 @@ def test_recurrent_layer(kind, options, lengths, tmp_path, rng):
     assert operators(model.graph).get(kind, 0) == (4 if plain else 0)
 
 
-@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
-def test_recurrent_batch_norm(kind, tmp_path, rng):
+@pytest.mark.parametrize(
+    "kind, options",
+    [("RNN", {}), ("LSTM", {}), ("LSTM", {"norm_cell": False}), ("GRU", {}), ("GRU", {"reset_after": False})],
+)
+def test_recurrent_batch_norm(kind, options, tmp_path, rng):
     """The steps after the last trained one, the fourth, use its statistics."""
-    module = getattr(nn, kind)(3, 5, norm="batch", max_length=6)
+    module = getattr(nn, kind)(3, 5, norm="batch", max_length=6, **options)
     for _ in range(3):
         module(drawn(floats(4, 8, 3), rng))
     agrees(module, floats(3, 2, 3), {"x": {0: "T", 1: "N"}}, floats(9, 5, 3), tmp_path / "m.onnx", rng)
