@@ -436,7 +436,16 @@ class Classifier(nn.Module):
         return self.dense(self.lstm(x)[1][0][-1])
 
 
-TUTORIALS = [("paddle", Classifier, lambda p: optim.Adam(p, lr=0.05), "sequences", 1e-8)]
+def flax_mlp():
+    return Named(
+        first=nn.Linear(6, 8), norm=nn.LayerNorm(8, eps=1e-6), gelu=nn.GELU(approximate="tanh"), last=nn.Linear(8, 4)
+    )
+
+
+TUTORIALS = [
+    ("flax", flax_mlp, lambda p: optim.AdamW(p, lr=0.05, weight_decay=1e-4), "rows", 1e-8),
+    ("paddle", Classifier, lambda p: optim.Adam(p, lr=0.05), "sequences", 1e-8),
+]
 
 
 @pytest.mark.parametrize("file, make, rule, name, bound", TUTORIALS, ids=[row[0] for row in TUTORIALS])

@@ -220,5 +220,31 @@ def optimizers():
     recorder.add("optimizers", clip=clipped)
 
 
-layers(), recurrent(), attention(), losses(), optimizers()
+def tutorial():
+    """Train a perceptron with layer normalization as a tutorial does."""
+
+    class Mlp(nnx.Module):
+        def __init__(self):
+            self.first, self.norm = nnx.Linear(6, 8, **made), nnx.LayerNorm(8, **made)
+            self.last = nnx.Linear(8, 4, **made)
+
+        def __call__(self, x):
+            return self.last(nnx.gelu(self.norm(self.first(x))))
+
+    model, found = Mlp(), []
+    nnx.update(model, drawn(nnx.to_pure_dict(nnx.state(model, nnx.Param))))
+    weights = {path: value.copy() for path, value in flat(nnx.to_pure_dict(nnx.state(model, nnx.Param))).items()}
+    optimizer = nnx.Optimizer(model, optax.adamw(0.05), wrt=nnx.Param)
+
+    def loss_function(model):
+        return optax.softmax_cross_entropy_with_integer_labels(model(rows), INPUTS["labels"][:4]).mean()
+
+    for _ in range(20):
+        loss, gradients = nnx.value_and_grad(loss_function)(model)
+        optimizer.update(model, gradients)
+        found.append(loss)
+    recorder.add("tutorial", weights=weights, losses=np.array(found))
+
+
+layers(), recurrent(), attention(), losses(), optimizers(), tutorial()
 recorder.write()
