@@ -442,8 +442,13 @@ def flax_mlp():
     )
 
 
+def keras_mlp():
+    return nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8, eps=1e-3), nn.ReLU(), nn.Linear(8, 4))
+
+
 TUTORIALS = [
     ("flax", flax_mlp, lambda p: optim.AdamW(p, lr=0.05, weight_decay=1e-4), "rows", 1e-8),
+    ("keras", keras_mlp, lambda p: optim.SGD(p, lr=0.05, momentum=0.9), "rows", 1e-5),
     ("paddle", Classifier, lambda p: optim.Adam(p, lr=0.05), "sequences", 1e-8),
 ]
 

@@ -87,6 +87,19 @@ def masked():
     recorder.add("attention", weights=weights(layer), y=layer(x, x, attention_mask=mask), plain=layer(x, x))
 
 
+def tutorial():
+    """Train a perceptron with layer normalization as a tutorial does."""
+    net = keras.Sequential([
+        keras.Input((6,)), layers.Dense(8), layers.LayerNormalization(), layers.ReLU(), layers.Dense(4),
+    ])  # fmt: skip
+    fill(net)
+    before = weights(net)
+    entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    net.compile(keras.optimizers.SGD(0.05, momentum=0.9), entropy, run_eagerly=True)
+    found = [net.train_on_batch(rows, INPUTS["labels"][:4]) for _ in range(20)]
+    recorder.add("tutorial", weights=before, losses=np.array(found, "float64"))
+
+
 def losses():
     logits, labels, k = INPUTS["logits"], INPUTS["labels"], INPUTS["class_weights"]
     entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -134,7 +147,7 @@ def optimizers():
 
 
 if BACKEND == "jax":
-    trained(), masked(), losses(), optimizers()
+    trained(), masked(), losses(), optimizers(), tutorial()
     layer = layers.LayerNormalization(center=False, scale=False, epsilon=1e-5, dtype="float32")
     recorder.add("layer_norm_far_float32", y=layer(far.astype("float32")))
 else:
