@@ -322,7 +322,7 @@ POINTS = """
     torch.addmm(a, a, m)        torch.cross(a, b)           torch.bincount(i)           torch.linalg.det(a)
     torch.std_mean(a)           torch.var_mean(a)           torch.conv2d                torch.dropout
     torch.set_default_device    torch.use_deterministic_algorithms(True)                torch.range(0, 3)
-    torch.complex64             torch.tril_indices(3, 3)    torch.true_divide(a, b) 
+    torch.complex64             torch.tril_indices(3, 3)    torch.true_divide(a, b)
     torch.hub.load              torch.broadcast_tensors
     F.upsample(a)               F.relu_(a)                  F.celu(a)                   F.channel_shuffle(x, 2)
     nn.Conv3d(1, 1, 1)          nn.AdaptiveAvgPool1d(1)     nn.BatchNorm3d(3)           nn.ParameterDict()
