@@ -98,6 +98,13 @@ cdef inline void fill_operand(Strided* s, int k, Array x) noexcept:
         s.step[k][d] = x.step[d]
 
 
+cdef inline void repeat_operand(Strided* s, int k) noexcept:
+    """Let all elements be the one that operand k begins with."""
+    cdef int d
+    for d in range(s.ndim):
+        s.step[k][d] = 0
+
+
 include "primitives.pxi"
 
 

@@ -4,9 +4,9 @@
 # take any strides say so. ``outer, n, inner`` are the lengths before, at and after the axis that a primitive works on.
 # The sizes and arrays have been checked by the operations.
 #
-# From this list follow the interface that devices share (cext/declare.py) and the counts of a profile: "flops" are the
-# floating-point operations of a call, none where nothing is said, and "bytes" what it reads and writes, where that is
-# not all of its arrays. minigrad/profiling/work.py defines the names in these expressions.
+# From this list follow the interface that devices share (cext/declare.py) and the counts of a profile: "flops" (none
+# where nothing is said), and "bytes" where a call does not read or write all of its arrays once. The names in these
+# expressions are defined in minigrad/profiling/work.py.
 
 @cython.binding(False)
 @cython.embedsignature(True)
@@ -33,11 +33,10 @@ cdef class CPU(Backend):
     cpdef clip(self, double low: float, double high: float, Array x, Array out):
         """out = min(max(x, low), high) of floats, any strides; NaN stays NaN."""
         cdef Strided strided
-        cdef int d
         describe(&strided, 4, out)
         fill_operand(&strided, 0, x)
-        for d in range(out.ndim_):
-            strided.step[1][d] = strided.step[2][d] = 0
+        repeat_operand(&strided, 1)
+        repeat_operand(&strided, 2)
         launch(out.count, run_limited, kernels.clip[x.code - FLOAT32], strided, element_of(x.code, low),
                element_of(x.code, high))
 
@@ -48,10 +47,8 @@ cdef class CPU(Backend):
     cpdef fill(self, Array out, value: float):
         """out = value (a Python number) everywhere, any strides."""
         cdef Strided strided
-        cdef int d
         describe(&strided, 2, out)
-        for d in range(out.ndim_):
-            strided.step[0][d] = 0
+        repeat_operand(&strided, 0)
         launch(out.count, run_filling, kernels.cast[out.code][out.code], strided, element_of(out.code, value))
 
     # ── reductions ──
@@ -90,11 +87,10 @@ cdef class CPU(Backend):
 
     # flops: CTC * e.size
     cpdef ctc(self, Array e, Array skip, Array lengths, Array last, Array alpha, Array loss):
-        """loss[n] = -ln of the probability of all paths through the states of a target, in float64.
+        """loss[n] in float64, by the equations of `ctc_loss` in ops/scan, and alpha[T + 1, N, S] from e[T, N, S].
 
-        e[t, n, s] is the logarithm of the probability of state s in step t. A path begins before the first step in
-        state 0, stays or goes one state on in each step, or two where skip[n, s] is 0 instead of -inf, and ends after
-        lengths[n] steps in state last[n] or the one before. alpha[t, n, s]: the paths that are in s after t steps.
+        A path goes two states on where skip[n, s] is 0 instead of -inf, and ends after lengths[n] steps in state
+        last[n] or the one before it.
         """
         launch(16 * e.count, kernels.ctc, e.extent[0], e.extent[1], e.extent[2], <const double*>e.data,
                <const double*>skip.data, <const int64_t*>lengths.data, <const int64_t*>last.data, <double*>alpha.data,
@@ -301,10 +297,8 @@ cdef class CPU(Backend):
     # flops: CROSS_ENTROPY_BACKWARD * z.size
     cpdef cross_entropy_backward(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore,
                                  Array weight: Tensor | None, double smoothing, Array lse, Array g, Array dz):
-        """dz for the cotangent g[rows], or one g for all rows: with p = softmax(z),
-
-        dz[r, c] = g[r] (p_c ((1 - s) w_t + s/width sum_k w_k) - (1 - s) w_t [c = t] - s/width w_c).
-        """
+        """dz for the cotangent g[rows], or one g for all rows; with p = softmax(z), it is
+        g[r] (p_c ((1 - s) w_t + s/width sum_k w_k) - (1 - s) w_t [c = t] - s/width w_c)."""
         launch(4 * z.count, kernels.cross_entropy_backward[z.code - FLOAT32], rows, width, z.data,
                <const int64_t*>labels.data, ignore, pointer(weight), smoothing, lse.data, g.data,
                <int64_t>(0 if g.count == 1 else 1), dz.data)
@@ -372,9 +366,8 @@ cdef class CPU(Backend):
         """out = int64 labels, each from 0 to width - 1, or the label to `ignore`.
 
         inverse (0-d float, or None) = 1 / the number of rows that count, or 1 / the sum of their classes' weights (of
-        inverse's dtype, or None); NaN if none counts. A label out of range is an IndexError that begins with `error`:
-        immediately on the CPU; on another device by the next transfer to the CPU, and until then `out` holds some class
-        in its place.
+        inverse's dtype, or None); NaN if none counts. A label out of range is an IndexError that begins with `error`,
+        at once on the CPU, elsewhere by the next transfer to the CPU; until then `out` holds some class in its place.
         """
         if is_capturing():
             return repeat((<object>self).class_labels, (error, width, ignore, labels, weight, out, inverse))
@@ -443,16 +436,13 @@ cdef class CPU(Backend):
         """A tuple of int64 tensors: the positions of the elements that are not zero, row-major."""
         refuse_in_capture("nonzero, whose result has a shape that depends on values")
         cdef int64_t chunks = (x.count + MASK_CHUNK - 1) // MASK_CHUNK, total = 0, c
-        cdef int64_t* starts
-        cdef Array mask, counts, found
         values = alias(x).numpy()
         true = np.not_equal(values, values.dtype.type(0))       # a copy, which no other thread can write meanwhile
         if x.ndim_ != 1:
             return tuple([from_object(np.ascontiguousarray(a, dtype=np.int64), INT64, 0, False)
                           for a in np.nonzero(true)])
-        mask = from_object(true, BOOL, 0, False)
-        counts = empty(INT64, 1, &chunks, 0)
-        starts = <int64_t*>counts.data
+        cdef Array mask = from_object(true, BOOL, 0, False), counts = empty(INT64, 1, &chunks, 0), found
+        cdef int64_t* starts = <int64_t*>counts.data
         launch(x.count, kernels.count_true, x.count, <const uint8_t*>mask.data, starts)
         for c in range(chunks):
             starts[c], total = total, total + starts[c]

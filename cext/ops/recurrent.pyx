@@ -365,7 +365,7 @@ cdef tuple composition_of(Node node):
     cdef Array lengths = None if node.extra[1] is None else (<Lengths>node.extra[1]).values
     cdef list inputs = [node.value(i) for i in range(node.inputs)]
     if inputs[0] is None:
-        inputs[0] = projected(cell, *node.extra[2 + len(ARRAYS):])
+        inputs[0] = node.attach(0, projected(cell, *node.extra[2 + len(ARRAYS):]))
     return partial(composition, cell, lengths), inputs
 
 

@@ -48,7 +48,7 @@ cdef Op mean_op = operation("mean", mean_backward, "y = Σ x / n over axes", "dx
 
 
 cdef int mean_backward(Node node, Array g) except -1:
-    shape, kept, inverse = node.extra
+    shape, kept, inverse, _ = node.extra
     return node.send(0, spread(multiply(g, inverse), kept, shape))
 
 
@@ -56,10 +56,8 @@ cdef Array mean_axes(Array x, list axes, bint keepdims, object inverse):
     """The sum times `inverse`: 1 / n, or a scalar Array without gradient."""
     cdef Call _call = begin(mean_op)
     cdef Array out = multiply(reduce_axes(SUM, x, axes, keepdims, x.code), inverse)
-    if recording() and x.needs_grad:
-        track(mean_op, out, x, None, None, (shape_of(x), kept_shape(x, axes), inverse))
-    if listeners:
-        note_computed("mean", (out,), (x,), axes)
+    if listeners or (recording() and x.needs_grad):
+        track(mean_op, out, x, None, None, (shape_of(x), kept_shape(x, axes), inverse, axes))
     return out
 
 

@@ -94,6 +94,7 @@ cdef class Node:
     cdef Array gathered(self, int i)
     cdef bint can_accumulate(self, int i) noexcept
     cdef Array accumulator(self, int i)
+    cdef Array attach(self, int i, Array x)
     cdef Array output(self)
 
 ctypedef PyObject* Reference

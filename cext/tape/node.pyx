@@ -278,6 +278,13 @@ cdef class Node:
             return None
         return <Array>self.slots[i].value
 
+    cdef Array attach(self, int i, Array x):
+        """x, computed again, in the place of input i on the tape."""
+        cdef Array found = alias(x)
+        if self.edge(i) is not None:
+            found.node, found.output, found.needs_grad = self.edge(i), self.slots[i].output, True
+        return found
+
     cdef Array output(self):
         """The output, saved when the operation ran; on the tape if the backward pass itself is recorded."""
         if not mg_modes & RECORDING:

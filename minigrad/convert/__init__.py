@@ -33,7 +33,10 @@ class Options(TypedDict, total=False):
     channels: Mapping[str, int]
 
 
-def keras(arrays: Arrays | Sequence[Any], module: Module, **options: Unpack[Options]) -> State:
+def keras(
+    arrays: Arrays | Sequence[Any], module: Module, *, names: Mapping[str, str] | None = None,
+    arguments: Mapping[str, Any] | None = None, channels: Mapping[str, int] | None = None,
+) -> State:  # fmt: skip
     """Return the state of a module with the weights of a Keras 3 model.
 
     Parameters
@@ -74,7 +77,7 @@ def keras(arrays: Arrays | Sequence[Any], module: Module, **options: Unpack[Opti
     >>> {name: value.shape for name, value in state.items()}
     {'weight_ih_l0': (16, 3), 'weight_hh_l0': (16, 4), 'bias_ih_l0': (16,)}
     """
-    return Conversion("keras", tables.KERAS, module, **options).convert(arrays)
+    return Conversion("keras", tables.KERAS, module, names or {}, arguments or {}, channels or {}).convert(arrays)
 
 
 def flax(arrays: Arrays, module: Module, **options: Unpack[Options]) -> State:

@@ -405,7 +405,7 @@ TABLE: dict[str, Callable[[Exporter, Step], Written]] = {
     "logsumexp": _logsumexp,
     "matmul": lambda e, s: e.graph.MatMul(e.name(s.inputs[0]), e.name(s.inputs[1])),
     "max": _reduce("ReduceMax"),
-    "mean": _reduce("ReduceMean"),
+    "mean": _reduce("ReduceMean", lambda options: options[3]),
     "min": _reduce("ReduceMin"),
     "permute_dims": _permute,
     "positions": _positions,

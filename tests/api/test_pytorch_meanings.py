@@ -33,7 +33,7 @@ OTHERS = """
     get_num_threads grad_fn inference_mode load manual_seed map_ multinomial new_empty no_grad normal normal_ pin_memory rand
     rand_like randint randn randn_like random_ randperm register_hook register_post_accumulate_grad_hook requires_grad_
     resize_ save set_ set_default_dtype set_float32_matmul_precision set_grad_enabled set_num_threads share_memory_ storage
-    uniform_ dropout data
+    uniform_ dropout dropout1d dropout2d gumbel_softmax data
 """.split()
 
 # What differs, and is reported by nothing, because PyTorch leaves it open or the page documents it.

@@ -146,7 +146,7 @@ def test_imports(theirs, ours):
         ("x.nothing()", "no member 'nothing'"),
         ("net.half()", "mg.set_float32_matmul_precision"),
         ("torch.optim.Adam(net.parameters()).register_step_pre_hook(print)", "before `optimizer.step()`"),
-        ("torch.optim.Adam(net.parameters(), capturable=True)", "unexpected keyword argument 'capturable'"),
+        ("torch.optim.Adam(net.parameters(), betas_of=0.9)", "unexpected keyword argument 'betas_of'"),
         ("torch.utils.data.DataLoader([1], worker_init_fn=None)", "no worker_init_fn"),
         ("x.round(decimals=2)", "unexpected keyword argument 'decimals'"),
         ("x.unique(dim=0)", "unexpected keyword argument 'dim'"),

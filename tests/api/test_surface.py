@@ -30,6 +30,7 @@ ELSEWHERE = {
     "nn/test_losses.py": [
         "binary_cross_entropy", "binary_cross_entropy_with_logits", "l1_loss", "mse_loss", "nll_loss", "one_hot", "smooth_l1_loss",
     ],
+    "ops/test_ctc.py": ["ctc_loss"],
 }  # fmt: skip
 # Names that compute nothing: the tape and its tools, saving, the machine, and the submodules.
 NO_OPERATIONS = {
@@ -96,7 +97,7 @@ def test_every_operation_of_the_engine_is_public():
                 places = [getattr(place, {"absolute": "abs"}.get(name, name), None) for place in (mg, F, mg.random)]
                 of_layers = (
                     "weigh", "batch_norm_train", "batch_norm_eval", "normalized_axes", "smooth_l1", "squared_difference",
-                    "ranked",
+                    "ranked", "paths_loss", "paths_composition", "together",
                 )  # fmt: skip
                 if name not in ("getitem", "setitem", *of_layers) and function not in places:
                     hidden.append(f"{module.__name__}.{name}")

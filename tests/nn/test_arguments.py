@@ -32,7 +32,7 @@ REQUIRED = {
     "params": parameters,
     "optimizer": optimizer,
     **dict.fromkeys(("gamma", "alpha"), lambda: 0.5),
-    "max_lr": lambda: 0.1,
+    **dict.fromkeys(("base_lr", "max_lr"), lambda: 0.1),
     "milestones": lambda: [2],
     **dict.fromkeys(("padding", "dim"), lambda: 1),
     "value": lambda: 0.5,
@@ -40,7 +40,7 @@ REQUIRED = {
 }
 ALSO = {"OneCycleLR": {"total_steps": 10}}
 # Base classes, containers, classes that only take modules, functions or tensors, and one whose parts check the numbers.
-OTHERS = {"Transformer", "Identity", "Module", "ModuleDict", "ModuleList", "ParameterList", "Sequential", "Optimizer", "LRScheduler", "LambdaLR", "SequentialLR", "TransformerEncoder", "TransformerDecoder"}  # fmt: skip
+OTHERS = {"ChainedScheduler", "MultiplicativeLR", "Transformer", "Identity", "Module", "ModuleDict", "ModuleList", "ParameterList", "Sequential", "Optimizer", "LRScheduler", "LambdaLR", "SequentialLR", "TransformerEncoder", "TransformerDecoder"}  # fmt: skip
 # Arguments without an effect of their own, or that take words or lists.
 SKIPPED = {("OneCycleLR", "epochs"), ("OneCycleLR", "steps_per_epoch")}
 SKIPPED |= {("Conv1d", "padding"), ("Conv2d", "padding"), ("Upsample", "scale_factor")}

@@ -70,6 +70,7 @@ def test_records_name_every_input_of_what_is_recorded(rng):
         | recorded_ops(F.dropout(x, 0.5))
         | recorded_ops(x.astype("float64"))
         | recorded_ops(x.copy())
+        | recorded_ops(F.ctc_loss(mg.log_softmax(x * 1).reshape(2, 1, 2), mg.tensor([[1]]), [2], [1]))
     )
     images, given = mg.ones((2, 2, 2), requires_grad=True), (mg.zeros(2), mg.ones(2))
     found |= recorded_ops(F.batch_norm(images, *given)) | recorded_ops(

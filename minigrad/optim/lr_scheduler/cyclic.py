@@ -84,7 +84,7 @@ class CyclicLR(LRScheduler):
             self.momenta = []
         else:
             check_momentum(self, optimizer)
-        if last_epoch == -1:
+        if integer("CyclicLR", "last_epoch", last_epoch, -1) == -1:
             for group, low in zip(optimizer.param_groups, self.lows, strict=True):
                 group["initial_lr"] = low
             rates_of(optimizer).rebase(self.lows)
