@@ -319,7 +319,7 @@ def test_search_finds_the_pages(browser, site):
         "exploding gradients": "autograd/through_time.html",
         "cross entropy": "kernels/cross_entropy.html",
         "attention backward": "kernels/attention.html",
-        "attention": "reference/nn.html#attention",
+        "attention": "reference/nn_attention.html",
         "custom function": "autograd/own_operation.html",
         "save checkpoint": "start/resume.html",
         "no_grad": "reference/autograd.html#minigrad.no_grad",
