@@ -37,7 +37,7 @@ def mlp():
     mg.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 5), nn.LayerNorm(5), nn.ReLU(), nn.Linear(5, 3))
     with viz.record():
-        loss = F.cross_entropy(model(mg.random.normal(0, 1, (4, 6))), mg.tensor([0, 1, 2, 1]))
+        loss = F.cross_entropy(model(mg.random.normal(0, 1, (4, 6))), mg.tensor([0, 1, 2, 1]), reduction="sum") * 0.25
     return viz.explore(loss, names=model, title="An MLP")
 
 
