@@ -75,25 +75,39 @@ MG_INLINE V square_root(V v) {
 #define RULE MG_INLINE
 #include "../../minigrad/cuda/update_rules.cuh"
 
-// One step on all tensors
-template <class T, auto rule>
-void step(const Tensors& list, const Update& numbers) {
+// One step on all tensors with the states whose bits are set
+template <class T, auto rule, int states>
+void step_with(const Tensors& list, const Update& numbers) {
     parallel(total_size(list), GRAIN, [&](int64_t begin, int64_t end) {
-        T n[Update::MOST];
-        for (int k = 0; k < Update::MOST; k++) n[k] = T(numbers[k]);
         each_piece(list, begin, end, [&](int64_t i, int64_t first, int64_t last) {
             const Arrays<T> a(list, i);
+            T n[Update::MOST];
+            for (int k = 0; k < Update::MOST; k++) n[k] = T(numbers[k]);
             sweep<T, 1>(first, last, [&](auto at, int) MG_INLINED {
-                const auto load = [=](const T* array) MG_INLINED { return array ? at.load(array) : Vector<T>{}; };
-                Vector<T> p = at.load(a.p), s1 = load(a.s1), s2 = load(a.s2), s3 = load(a.s3);
-                rule(p, at.load(a.g), s1, s2, s3, a.s3 != nullptr, n);
+                Vector<T> p = at.load(a.p), s1{}, s2{}, s3{};
+                if constexpr (states & 1) s1 = at.load(a.s1);
+                if constexpr (states & 2) s2 = at.load(a.s2);
+                if constexpr (states & 4) s3 = at.load(a.s3);
+                rule(p, at.load(a.g), s1, s2, s3, (states & 4) != 0, n);
                 at.store(a.p, p);
-                if (a.s1) at.store(a.s1, s1);
-                if (a.s2) at.store(a.s2, s2);
-                if (a.s3) at.store(a.s3, s3);
+                if constexpr (states & 1) at.store(a.s1, s1);
+                if constexpr (states & 2) at.store(a.s2, s2);
+                if constexpr (states & 4) at.store(a.s3, s3);
             });
         });
     });
+}
+
+// `step_with` the states that there are: a rule has the first `needed` of them, and may have others up to `most`
+template <class T, auto rule, int needed, int most, int states = 0>
+void step(const Tensors& list, const Update& numbers) {
+    constexpr int always = (1 << needed) - 1, possible = (1 << most) - 1;
+    const int given = (list.s1 ? 1 : 0) | (list.s2 ? 2 : 0) | (list.s3 ? 4 : 0);
+    if constexpr (states < possible) {
+        if (given != states || (states & always) != always)
+            return step<T, rule, needed, most, states + 1>(list, numbers);
+    }
+    if constexpr ((states & always) == always) step_with<T, rule, states>(list, numbers);
 }
 
 // Squares are double, so that a gradient of 1e20 has a norm. Pieces are added in order.
@@ -115,21 +129,21 @@ double sum_of_squares(const Tensors& list) {
     return sum;
 }
 
-#define MG_RULE(rule, states, count)                                            \
-    {                                                                           \
-        #rule, states, count, {                                                 \
-            step<float, [](auto&&... x) MG_INLINED { rules::rule(x...); }>,     \
-                step<double, [](auto&&... x) MG_INLINED { rules::rule(x...); }> \
-        }                                                                       \
+#define MG_RULE(rule, needed, most, count)                                                    \
+    {                                                                                         \
+        #rule, needed, count, {                                                               \
+            step<float, [](auto&&... x) MG_INLINED { rules::rule(x...); }, needed, most>,     \
+                step<double, [](auto&&... x) MG_INLINED { rules::rule(x...); }, needed, most> \
+        }                                                                                     \
     }
 
 constexpr Rule RULES[] = {
-    MG_RULE(sgd, 0, 6),
-    MG_RULE(adam, 2, 10),
-    MG_RULE(rmsprop, 1, 9),
-    MG_RULE(adagrad, 1, 4),
-    MG_RULE(adadelta, 2, 5),
-    MG_RULE(lion, 1, 6),
+    MG_RULE(sgd, 0, 1, 6),
+    MG_RULE(adam, 2, 3, 10),
+    MG_RULE(rmsprop, 1, 3, 9),
+    MG_RULE(adagrad, 1, 1, 4),
+    MG_RULE(adadelta, 2, 2, 5),
+    MG_RULE(lion, 1, 1, 6),
     {},
 };
 

@@ -10,29 +10,31 @@
 
 namespace rules {
 
-// c x; a part of a rule that is switched off does not turn an infinite x into NaN
+// sum += c x; a part of a rule that is switched off does not turn an infinite x into NaN
 template <class V, class T>
-RULE V weighted(T c, V x) {
-    return c == 0 ? V{} : c * x;
+RULE void add(V& sum, T c, V x) {
+    if (c != 0) sum += c * x;
 }
 
-// The root of a stored square, with `inside` added to the square
+// The root of a stored square, with `inside` added to the square; `large`: whether it may be stored as a root
 template <class V, class T>
-RULE V root_of(V square, T inside) {
+RULE V root_of(V square, T inside, bool large) {
+    if (!large) return square_root(square + inside);
     return square < 0 ? -square : square_root(square + inside);
 }
 
-// v = keep v + fresh d^2. Where the square overflows, roots are added: sqrt(a^2 + b^2) = a sqrt(1 + (b/a)^2) for a >= b.
-// A d that is not finite has the same result as without this.
+// v = keep v + fresh d^2; returns whether v may be stored as a root. Where the square overflows, roots are added:
+// sqrt(a^2 + b^2) = a sqrt(1 + (b/a)^2) for a >= b. A d that is not finite has the same result as without this.
 template <class V, class T>
-RULE void advance(V& v, V d, T keep, T fresh) {
+RULE bool advance(V& v, V d, T keep, T fresh) {
     const T most = sizeof(T) == 4 ? T(3.40282346638528859812e+38) : T(1.79769313486231570815e+308);
     const V before = v, left = most - (v = keep * before + fresh * (d * d));
-    if (!any_negative<T>(before, left)) return;
-    const V x = square_root(V{} + keep) * root_of(before, T(0)), y = square_root(V{} + fresh) * (d < 0 ? -d : d);
+    if (!any_negative<T>(before, left)) return false;
+    const V x = square_root(V{} + keep) * root_of(before, T(0), true), y = square_root(V{} + fresh) * (d < 0 ? -d : d);
     const V larger = x > y ? x : y, ratio = (x > y ? y : x) / larger, sum = larger * square_root(1 + ratio * ratio);
     const auto large = ((before < 0) | (left < 0)) & (sum <= most);
     v = large ? (sum * sum <= most ? sum * sum : -sum) : v;
+    return true;
 }
 
 // g += decay p, or decoupled from it p = shrink p
@@ -41,9 +43,12 @@ RULE void advance(V& v, V d, T keep, T fresh) {
 template <class V, class T>
 RULE void sgd(V& p, V g, V& buffer, V&, V&, bool, const T* n) {
     const T decay = n[0], shrink = n[1], momentum = n[2], fresh = n[3], direct = n[4], carried = n[5];
-    const V d = g + weighted(decay, p);
-    buffer = momentum * buffer + fresh * d;
-    p = shrink * p - (weighted(direct, d) + weighted(carried, buffer));
+    V change{};
+    add(g, decay, p);
+    buffer = momentum * buffer + fresh * g;
+    add(change, direct, g);
+    add(change, carried, buffer);
+    p = shrink * p - change;
 }
 
 // g += decay p, or decoupled from it p = shrink p
@@ -53,11 +58,17 @@ template <class V, class T>
 RULE void adam(V& p, V g, V& m, V& v, V& top, bool has_top, const T* n) {
     const T decay = n[0], shrink = n[1], beta1 = n[2], fresh1 = n[3], beta2 = n[4], fresh2 = n[5];
     const T rate = n[6], direct = n[7], root = n[8], eps = n[9];
-    const V d = g + weighted(decay, p);
-    m = beta1 * m + fresh1 * d;
-    advance(v, d, beta2, fresh2);
-    if (has_top) top = (v - v != 0) | ((v > top) ^ ((v < 0) | (top < 0))) ? v : top;  // as squares; NaN and infinity too
-    p = shrink * p - (rate * m + weighted(direct, d)) / (weighted(root, root_of(has_top ? top : v, T(0))) + eps);
+    add(g, decay, p);
+    m = beta1 * m + fresh1 * g;
+    bool large = advance(v, g, beta2, fresh2);
+    if (has_top) {
+        large = large || any_negative<T>(top, top);
+        top = (v - v != 0) | ((v > top) ^ ((v < 0) | (top < 0))) ? v : top;  // as squares; NaN and infinity too
+    }
+    V change = rate * m, deviation = V{} + eps;
+    add(change, direct, g);
+    add(deviation, root, root_of(has_top ? top : v, T(0), large));
+    p = shrink * p - change / deviation;
 }
 
 // g += decay p, or decoupled from it p = shrink p
@@ -68,15 +79,15 @@ template <class V, class T>
 RULE void rmsprop(V& p, V g, V& v, V& buffer, V& mean, bool has_mean, const T* n) {
     const T decay = n[0], shrink = n[1], alpha = n[2], fresh = n[3], inside = n[4], outside = n[5];
     const T momentum = n[6], scale = n[7], rate = n[8];
-    const V d = g + weighted(decay, p);
-    advance(v, d, alpha, fresh);
-    V root = root_of(v, inside);
+    add(g, decay, p);
+    const bool large = advance(v, g, alpha, fresh);
+    V root = root_of(v, inside, large);
     if (has_mean) {
-        mean = alpha * mean + fresh * d;
+        mean = alpha * mean + fresh * g;
         const V variance = v < 0 ? 1 - mean / v * (mean / v) : v - mean * mean;  // below 0 by rounding
         root = square_root((variance < 0 ? V{} : variance) + (v < 0 ? V{} : V{} + inside)) * (v < 0 ? -v : V{} + 1);
     }
-    buffer = momentum * buffer + scale * d / (root + outside);
+    buffer = momentum * buffer + scale * g / (root + outside);
     p = shrink * p - rate * buffer;
 }
 
@@ -84,9 +95,9 @@ RULE void rmsprop(V& p, V g, V& v, V& buffer, V& mean, bool has_mean, const T* n
 template <class V, class T>
 RULE void adagrad(V& p, V g, V& sum, V&, V&, bool, const T* n) {
     const T decay = n[0], inside = n[1], outside = n[2], lr = n[3];
-    const V d = g + weighted(decay, p);
-    advance(sum, d, T(1), T(1));
-    p -= lr * d / (root_of(sum, inside) + outside);
+    add(g, decay, p);
+    const bool large = advance(sum, g, T(1), T(1));
+    p -= lr * g / (root_of(sum, inside, large) + outside);
 }
 
 // g += decay p,  v = rho v + (1 - rho) g^2
@@ -94,9 +105,9 @@ RULE void adagrad(V& p, V g, V& sum, V&, V&, bool, const T* n) {
 template <class V, class T>
 RULE void adadelta(V& p, V g, V& v, V& u, V&, bool, const T* n) {
     const T decay = n[0], rho = n[1], fresh = n[2], eps = n[3], lr = n[4];
-    const V d = g + weighted(decay, p);
-    advance(v, d, rho, fresh);
-    const V change = root_of(u, eps) / root_of(v, eps) * d;
+    add(g, decay, p);
+    const bool large = advance(v, g, rho, fresh);
+    const V change = root_of(u, eps, any_negative<T>(u, u)) / root_of(v, eps, large) * g;
     advance(u, change, rho, fresh);
     p -= lr * change;
 }
