@@ -106,7 +106,6 @@ def _recurrent(kind: str) -> Callable[[_Model, NodeProto, dict[str, Any]], Itera
         functions = [name.decode() for name in o.get("activations", [])] or usual * len(w)
         odd = [name for name in ("clip", "input_forget") if o.get(name)]
         odd += ["P"] if len(node.input) > 7 and node.input[7] else []
-        odd += ["linear_before_reset=0"] if kind == "gru" and not o.get("linear_before_reset") else []
         nonlinearity = {"Tanh": "tanh", "Relu": "relu"}.get(functions[0])
         if kind != "rnn" and functions != usual * len(w):
             odd.append(f"activations={functions}")
@@ -119,7 +118,10 @@ def _recurrent(kind: str) -> Callable[[_Model, NodeProto, dict[str, Any]], Itera
             names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
             state = {name: None if p is None else np.concatenate([np.split(p, gates)[k] for k in back])
                      for name, p in zip(names, parts, strict=True)}  # fmt: skip
-            yield kind, state, {"nonlinearity": nonlinearity} if kind == "rnn" else {}
+            options: dict[str, Any] = {"nonlinearity": nonlinearity} if kind == "rnn" else {}
+            if kind == "gru":
+                options["reset_after"] = bool(o.get("linear_before_reset"))
+            yield kind, state, options
 
     return read
 
@@ -183,7 +185,8 @@ def _fitted(
         b_ih, b_hh = arrays["bias_ih"], arrays["bias_hh"]
         assert b_ih is not None
         assert b_hh is not None
-        last = len(b_hh) * 2 // 3 if kind == "gru" else len(b_hh)  # a GRU's last bias is multiplied by its reset gate
+        # The last bias of a GRU that resets after the product is multiplied by its reset gate.
+        last = len(b_hh) * 2 // 3 if kind == "gru" and part.__dict__["reset_after"] else len(b_hh)
         arrays = {**arrays, "bias_ih": b_ih + np.where(np.arange(len(b_hh)) < last, b_hh, 0), "bias_hh": b_hh[last:]}
     made = {}
     for name, a in arrays.items():

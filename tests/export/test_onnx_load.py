@@ -55,6 +55,8 @@ def recurrent(path, op, rng, bias=True, **attributes):
         ("LSTM", {}, nn.LSTM(3, 5)),
         ("LSTM", {}, nn.LSTM(3, 5, bias="input")),
         ("GRU", {"linear_before_reset": 1}, nn.GRU(3, 5)),
+        ("GRU", {}, nn.GRU(3, 5, reset_after=False)),
+        ("GRU", {}, nn.GRU(3, 5, reset_after=False, bias="input")),
         ("RNN", {}, nn.RNN(3, 5)),
         ("RNN", {"activations": ["Relu"]}, nn.RNN(3, 5, nonlinearity="relu", bias="input")),
     ],
@@ -108,10 +110,16 @@ def test_a_module_that_does_not_fit_is_refused(says, tmp_path):
     assert {name: x.tolist() for name, x in module.state_dict().items()} == before
 
 
+@pytest.mark.parametrize("after", [True, False])
+def test_a_gru_has_to_reset_where_the_model_does(after, tmp_path, rng):
+    recurrent(str(tmp_path / "m.onnx"), "GRU", rng, linear_before_reset=int(after))
+    with pytest.raises(ValueError, match=rf"expected GRU with reset_after={after} as in the model, got {not after}"):
+        mg.onnx.load(tmp_path / "m.onnx", nn.GRU(3, 5, reset_after=not after))
+
+
 @pytest.mark.parametrize(
     "op, attributes, odd",
     [
-        ("GRU", {}, "linear_before_reset=0"),
         ("LSTM", {"clip": 3.0}, "clip"),
         ("LSTM", {"input_forget": 1}, "input_forget"),
         ("LSTM", {"activations": ["HardSigmoid", "Tanh", "Tanh"]}, "activations=['HardSigmoid', 'Tanh', 'Tanh']"),
