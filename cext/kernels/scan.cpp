@@ -1,6 +1,6 @@
 // Linear recurrences along the middle axis of [outer, n, inner]. The steps of a column run one after another, some
-// columns side by side: neighbours in memory if inner > 1, otherwise rows. And the sums over paths of a CTC loss, in
-// which a thread takes a sample through all steps.
+// columns side by side: neighbours in memory if inner > 1, otherwise rows. And the sums over paths of a CTC loss: a
+// thread takes a sample through all steps.
 #include "../runtime/pool.hpp"
 #include "math.hpp"
 #include "vector.hpp"

@@ -67,7 +67,7 @@ cdef class Run(Listener):
     cdef tuple args
     cdef dict kwargs
     cdef int64_t began      # the moment, which tells tensors that the run makes from others
-    cdef list entries       # of the first run in order: (kind, weak reference, details, random numbers)
+    cdef list entries       # what the first run did, in order: (kind, weak reference, details, random numbers)
     cdef size_t place       # how many of them a second run has repeated
     cdef object difference  # where it has not, an error that the function may have caught
     cdef set memories       # addresses of the buffers of older tensors that are read
@@ -262,7 +262,7 @@ cdef tuple history_since(list outs, int64_t sequence, int64_t moment):
     cdef Array input
     cdef Node node
     cdef int i
-    for node, output in places:         # which grow
+    for node, output in places:         # the list grows
         if node.leaf != NULL and (<Array>node.leaf).moment >= moment:
             made.append(ref(<object>node.leaf))
         elif node.sequence <= sequence:
@@ -313,7 +313,7 @@ cdef int run_again(Node node, Array g) except -1:
 
 
 cdef list running = []      # the second runs in progress
-cdef object lock = threading.RLock()    # of those that write to memory from outside, one runs at a time
+cdef object lock = threading.RLock()    # second runs that write to memory from outside take turns
 
 
 def forget_other_threads() -> None:

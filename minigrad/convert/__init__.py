@@ -5,9 +5,9 @@ Each function takes a framework's arrays and a module with the same layers, and 
 moves the channels to the front of what is flattened. Where an argument of a layer, such as `eps`, `momentum`,
 ``bias="input"`` or `approximate`, contradicts the source, it raises a ValueError that names the argument.
 
-The arrays alone do not tell what a layer was made with, so each argument is taken to be the framework's default, unless
+Arrays do not say with which arguments a layer was made, so each argument is taken to be the framework's default, unless
 `arguments` has another value. No framework needs to be installed. A square kernel cannot be told from its transpose:
-how it lies is taken from the framework.
+its layout is taken to be the framework's.
 """
 
 from collections.abc import Mapping, Sequence

@@ -268,7 +268,7 @@ class Conversion:
         return state
 
     def _unflatten(self, slot: Slot, weight: Array, before: int, flattened: bool, back: bool = False) -> Array:
-        """Return the weight behind a Flatten, with the channels of what is flattened moved to the front."""
+        """Return the weight of a layer after a Flatten, for inputs that were flattened with the channels first."""
         channels, inputs = self.channels.get(slot.path, before), weight.shape[1]
         if channels < 2 or inputs % channels or inputs == channels:
             return weight

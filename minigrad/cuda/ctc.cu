@@ -1,6 +1,6 @@
 // Connectionist temporal classification: sums over the paths through the states of a target, in logarithms of float64.
-// A block takes a sample through all steps, with a barrier after each; its threads divide the states. The equations are
-// those of cext/kernels/scan.cpp.
+// A block takes a sample through all steps, with a barrier after each; its threads divide the states. cext/kernels/scan.cpp
+// has the same equations.
 
 #if FLOATING && !SINGLE
 

@@ -10,7 +10,7 @@ from minigrad.engine.tensor.tensor import Tensor
 
 Tensors = list[Tensor]
 LISTS = 5  # a kernel's: parameters, gradients and three states
-NUMBERS = 12  # that a kernel takes; NUMBERS_PARAMETERS in optimizer.cu
+NUMBERS = 12  # a kernel takes so many: NUMBERS_PARAMETERS in optimizer.cu
 CHUNK = 1024  # elements that a block takes at a time; CHUNK in optimizer.cu
 SUMS = 512  # blocks that sum squares
 

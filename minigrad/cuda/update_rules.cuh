@@ -1,9 +1,9 @@
-// The update rules of the optimizers, stated once for both devices: cext/kernels/optimizer.cpp calls them with a register
-// of elements (V), optimizer.cu with one element.
+// The update rules of the optimizers, stated once for both devices: cext/kernels/optimizer.cpp calls them with V, a
+// register of elements, optimizer.cu with one element.
 //
 // A rule changes a parameter p, given its gradient g, and the states, of which absent ones are 0 and not kept. Its
-// numbers n, of type T, are combined in double on the host. Whoever includes this file defines RULE, which precedes
-// functions, square_root(v), and any_negative<T>(v, w): whether an element of v or w may be below 0.
+// numbers n, of type T, are combined in double on the host. A file that includes this one defines RULE, which
+// precedes functions, square_root(v), and any_negative<T>(v, w): whether an element of v or w may be below 0.
 //
 // A mean or a sum of squares overflows long before the gradients do: from 1.8e19 in float32. A square above the largest
 // number is stored as the negative of its root: -r means r^2.

@@ -84,7 +84,7 @@ class Buffer(Tensor):
 
 
 class _Temporary(Buffer):
-    """A buffer that is not part of the state_dict; a copy of it is none either."""
+    """A buffer that is not part of the state_dict; nor are its copies."""
 
     __slots__ = ()
     persistent = False

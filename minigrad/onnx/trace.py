@@ -133,7 +133,7 @@ class Value:
         self.arrays = [x.array for x in seen]
         self.shapes: list[Shape] = [x.shape for x in self.arrays]
         self.shape, self.dtype, self.ndim = self.shapes[0], np.dtype(self.arrays[0].dtype.name), len(self.shapes[0])
-        self.label = seen[0].name  # of a parameter or a buffer
+        self.label = seen[0].name  # the name of a parameter or a buffer
         self._constant: np.ndarray | bool | None = False  # False: not known yet
 
     @property

@@ -32,7 +32,7 @@ class Adagrad(Optimizer):
     foreach, fused : bool, optional
         PyTorch's, without effect: one kernel updates all parameters.
     eps_in_sqrt : bool
-        Where ε stands.
+        Whether to add ε to the sum, inside the root.
 
     Raises
     ------

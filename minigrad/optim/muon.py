@@ -32,7 +32,7 @@ class Muon(Optimizer):
     Raises
     ------
     TypeError, ValueError
-        As for `Adam`, and for parameters that are no matrices.
+        As for `Adam`, and for parameters that are not matrices.
 
     Notes
     -----

@@ -37,8 +37,10 @@ class RMSprop(Optimizer):
         PyTorch's, without effect: one kernel updates all parameters.
     decoupled_weight_decay : bool
         Whether p ← p − η λ p replaces g ← g + λ p.
-    eps_in_sqrt, lr_in_momentum : bool
-        Where ε and η stand.
+    eps_in_sqrt : bool
+        Whether to add ε inside the root.
+    lr_in_momentum : bool
+        Whether the momentum buffer sums steps, which contain η, instead of gradients.
 
     Raises
     ------

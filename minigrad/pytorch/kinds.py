@@ -87,7 +87,7 @@ class Kinds(ast.NodeVisitor):
 
     def __init__(self) -> None:
         self.scopes: list[dict[str, Any]] = [{}]
-        self.attributes: dict[str, dict[str, Any]] = {}  # of self, by class
+        self.attributes: dict[str, dict[str, Any]] = {}  # the attributes of self, by class
         self.classes: list[str] = []
 
     def look_up(self, name: str) -> Any:

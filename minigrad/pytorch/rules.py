@@ -24,7 +24,7 @@ class Call:
         for given in ("input", "self", "tensor"):
             if not self.is_method and self.x is None and given in self.keywords:
                 self.x = self.keywords[given].value
-        self.sure = self.kind == "tensor" or not self.is_method  # that it is PyTorch's
+        self.sure = self.kind == "tensor" or not self.is_method  # whether the call is PyTorch's
         self.use, self.outer, self.place = self.find_use()
         self.why = ""  # besides the rule's
 
@@ -97,7 +97,7 @@ class Rule:
     module: str = "torch"  # besides torch
 
     def apply(self, translator: Any, call: Call) -> bool:
-        """Edit the call and report it; False if it is none that differs."""
+        """Edit the call and report it; return False if it means the same here."""
         if call.starred:
             return False
         before = translator.edits

@@ -72,12 +72,11 @@ def test_build_under_test():
         assert Path(expected).resolve() in Path(mg.__file__).resolve().parents
 
 
-def test_torch_where_it_is_required():
-    """Elsewhere PyTorch may be absent and its tests say so; where this variable is set, they have to run."""
-    if os.environ.get("MINIGRAD_REQUIRE_TORCH"):
-        import torch
-
-        assert torch.__version__
+@pytest.mark.parametrize("package", ["torch", "onnx", "onnxruntime"])
+def test_other_libraries_where_they_are_required(package):
+    """Elsewhere they may be absent and their tests say so; where these variables are set, they have to run."""
+    if os.environ.get(f"MINIGRAD_REQUIRE_{'TORCH' if package == 'torch' else 'ONNX'}"):
+        assert importlib.import_module(package).__version__
 
 
 def test_show_config(capsys):
