@@ -68,7 +68,6 @@ SMALL = {
     "ops.in_place",
     "ops.join",
     "ops.logic",
-    "ops.optimizer",
     "ops.pooling",
     "ops.random",
     "ops.recurrent",

@@ -2,9 +2,10 @@
 """The CPU backend: every primitive is a kernel of the table, started through `launch`."""
 cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.unicode cimport PyUnicode_AsUTF8
 from libc.math cimport NAN
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memset, strcmp
 
 import operator
 import os
@@ -289,19 +290,19 @@ cdef int64_t slots_for(int64_t items):
     return min(max(items, 1), 8 * threads())
 
 
-cdef const Rule* rule_of(bytes name) except NULL:
+cdef const Rule* rule_of(str name) except NULL:
     """The update rule of that name."""
     cdef const Rule* rule = kernels.rules
     while rule.name != NULL:
-        if rule.name == name:
+        if strcmp(rule.name, PyUnicode_AsUTF8(name)) == 0:
             return rule
         rule += 1
-    raise ValueError(f"[optimize] expected an update rule of optimizer.cpp, got {name.decode()}")
+    raise ValueError(f"[optimize] expected an update rule of optimizer.cpp, got {name}")
 
 
 def states_of_rule(str name) -> int:
     """How many lists of states an update rule always uses; it may be given up to three."""
-    return rule_of(name.encode()).states
+    return rule_of(name).states
 
 
 cdef class TensorList:
@@ -311,11 +312,12 @@ cdef class TensorList:
     cdef void** columns
 
     def __cinit__(self, list lists):
-        cdef int64_t n = len(lists[0]), i
+        cdef list first = lists[0]
+        cdef int64_t n = len(first), i
         self.columns = <void**>PyMem_Malloc(6 * n * sizeof(void*))
         cdef int64_t* sizes = <int64_t*>(self.columns + 5 * n)
         for i in range(n):
-            sizes[i] = (<Array>lists[0][i]).count
+            sizes[i] = (<Array>first[i]).count
             self.total += sizes[i]
         self.list.count, self.list.sizes = n, sizes
         lists = lists + [None] * (5 - len(lists))

@@ -483,7 +483,7 @@ cdef class CPU(Backend):
                    list states: list[list[Tensor] | None], tuple numbers: tuple[float, ...]):
         """One step of an optimizer, a Rule of ops/optimizer, on all tensors of the lists; state lists may be None."""
         cdef TensorList tensors = TensorList([p, g, *states])
-        cdef const Rule* found = rule_of(rule.name.encode())
+        cdef const Rule* found = rule_of(rule.name)
         cdef Update step
         cdef int i
         if len(numbers) != found.count:

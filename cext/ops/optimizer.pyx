@@ -80,10 +80,12 @@ cdef class Rule:
                  *numbers: float) -> None:
         """Update parameters and states, at most three lists of tensors or None, by the kernel with its numbers."""
         cdef Call _call = begin(None)
-        if not self.states <= len(states) <= 3 or None in states[:self.states]:
-            given = ", ".join(["None" if xs is None else "a list" for xs in states])
+        cdef Py_ssize_t given = 0
+        while given < len(states) and states[given] is not None:
+            given += 1
+        if given < self.states or len(states) > 3:
             raise ValueError(f"[{self.name}] expected at most 3 lists of states, the first {self.states} of which are "
-                             f"not None, got [{given}]")
+                             f"not None, got {['a list' if xs is not None else None for xs in states]}")
         grads = contiguous(grads)
         check(self.name, params, [grads, *states])
         backend(<Array>params[0]).optimize(self, params, grads, states, numbers)

@@ -10,17 +10,17 @@
 
 namespace rules {
 
-// sum += c x; a part of a rule that is switched off does not turn an infinite x into NaN
+// sum += c x for c >= 0; a part of a rule that is switched off does not turn an infinite x into NaN
 template <class V, class T>
 RULE void add(V& sum, T c, V x) {
-    if (c != 0) sum += c * x;
+    if (c > 0) sum += c * x;
 }
 
-// The root of a stored square, with `inside` added to the square; `large`: whether it may be stored as a root
-template <class V, class T>
-RULE V root_of(V square, T inside, bool large) {
-    if (!large) return square_root(square + inside);
-    return square < 0 ? -square : square_root(square + inside);
+// The root of a stored square, of which `shifted` is the sum with an eps; `large`: whether it may be stored as a root
+template <class V>
+RULE V root_of(V square, V shifted, bool large) {
+    if (!large) return square_root(shifted);
+    return square < 0 ? -square : square_root(shifted);
 }
 
 // v = keep v + fresh d^2; returns whether v may be stored as a root. Where the square overflows, roots are added:
@@ -30,7 +30,7 @@ RULE bool advance(V& v, V d, T keep, T fresh) {
     const T most = sizeof(T) == 4 ? T(3.40282346638528859812e+38) : T(1.79769313486231570815e+308);
     const V before = v, left = most - (v = keep * before + fresh * (d * d));
     if (!any_negative<T>(before, left)) return false;
-    const V x = square_root(V{} + keep) * root_of(before, T(0), true), y = square_root(V{} + fresh) * (d < 0 ? -d : d);
+    const V x = square_root(V{} + keep) * root_of(before, before, true), y = square_root(V{} + fresh) * (d < 0 ? -d : d);
     const V larger = x > y ? x : y, ratio = (x > y ? y : x) / larger, sum = larger * square_root(1 + ratio * ratio);
     const auto large = ((before < 0) | (left < 0)) & (sum <= most);
     v = large ? (sum * sum <= most ? sum * sum : -sum) : v;
@@ -65,10 +65,8 @@ RULE void adam(V& p, V g, V& m, V& v, V& top, bool has_top, const T* n) {
         large = large || any_negative<T>(top, top);
         top = (v - v != 0) | ((v > top) ^ ((v < 0) | (top < 0))) ? v : top;  // as squares; NaN and infinity too
     }
-    V change = rate * m, deviation = V{} + eps;
-    add(change, direct, g);
-    add(deviation, root, root_of(has_top ? top : v, T(0), large));
-    p = shrink * p - change / deviation;
+    const V square = has_top ? top : v;
+    p = shrink * p - (rate * m + direct * g) / (root * root_of(square, square, large) + eps);
 }
 
 // g += decay p, or decoupled from it p = shrink p
@@ -81,7 +79,7 @@ RULE void rmsprop(V& p, V g, V& v, V& buffer, V& mean, bool has_mean, const T* n
     const T momentum = n[6], scale = n[7], rate = n[8];
     add(g, decay, p);
     const bool large = advance(v, g, alpha, fresh);
-    V root = root_of(v, inside, large);
+    V root = root_of(v, v + inside, large);
     if (has_mean) {
         mean = alpha * mean + fresh * g;
         const V variance = v < 0 ? 1 - mean / v * (mean / v) : v - mean * mean;  // below 0 by rounding
@@ -97,7 +95,7 @@ RULE void adagrad(V& p, V g, V& sum, V&, V&, bool, const T* n) {
     const T decay = n[0], inside = n[1], outside = n[2], lr = n[3];
     add(g, decay, p);
     const bool large = advance(sum, g, T(1), T(1));
-    p -= lr * g / (root_of(sum, inside, large) + outside);
+    p -= lr * g / (root_of(sum, sum + inside, large) + outside);
 }
 
 // g += decay p,  v = rho v + (1 - rho) g^2
@@ -107,7 +105,7 @@ RULE void adadelta(V& p, V g, V& v, V& u, V&, bool, const T* n) {
     const T decay = n[0], rho = n[1], fresh = n[2], eps = n[3], lr = n[4];
     add(g, decay, p);
     const bool large = advance(v, g, rho, fresh);
-    const V change = root_of(u, eps, any_negative<T>(u, u)) / root_of(v, eps, large) * g;
+    const V change = root_of(u, u + eps, any_negative<T>(u, u)) / root_of(v, v + eps, large) * g;
     advance(u, change, rho, fresh);
     p -= lr * change;
 }

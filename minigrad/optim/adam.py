@@ -83,18 +83,20 @@ class Adam(Optimizer):
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
         beta1, beta2 = group["betas"]
         largest = batch.buffers("max_exp_avg_sq") if group.get("amsgrad") else None
-        states, t = [batch.buffers("exp_avg"), batch.buffers("exp_avg_sq"), largest], batch.count()
+        states = [batch.buffers("exp_avg"), batch.buffers("exp_avg_sq"), largest]
+        decay, shrink = self.decay(group)
+        rate, direct, root, eps = self.factors(group, batch, batch.count())
         RULE(
-            batch.parameters, grads, states, *self.decay(group), beta1, 1 - beta1, beta2, 1 - beta2,
-            *self.factors(group, batch, t),
-        )  # fmt: skip
+            batch.parameters, grads, states, decay, shrink, beta1, 1 - beta1, beta2, 1 - beta2, rate, direct, root, eps
+        )
 
     def factors(self, group: Group, batch: Batch, t: int) -> tuple[float, float, float, float]:
         """Return the factors a, b, c and ε of p ← p − (a m + b g) / (c √v + ε) at step t."""
         beta1, beta2 = group["betas"]
         rate, root = group["lr"] / (1 - beta1**t), math.sqrt(1 - beta2**t)
-        early = group["eps_before_correction"]
-        return rate * root if early else rate, 0.0, 1.0 if early else 1 / root, group["eps"]
+        if group["eps_before_correction"]:
+            return rate * root, 0.0, 1.0, group["eps"]
+        return rate, 0.0, 1 / root, group["eps"]
 
 
 class AdamW(Adam):

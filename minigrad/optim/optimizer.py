@@ -55,7 +55,7 @@ class Batch:
 
     def buffers(self, name: str, fill: float = 0.0, shapes: list[tuple[int, ...]] | None = None) -> list[Tensor]:
         """Return a state buffer of each parameter, by default of its shape, created and filled if it is absent."""
-        if name not in self._seen or not self.has(name):
+        if self.states[0].get(name) is None:
             found = [state.get(name) for state in self.states]
             for i, parameter in enumerate(self.parameters):
                 if found[i] is None:
@@ -81,7 +81,7 @@ class Batch:
 
     def count(self) -> int:
         """Count a step and return its number, starting at 1."""
-        step: int = self.number("step", 0) + 1
+        step: int = self.states[0].get("step", 0) + 1
         self.put("step", step)
         return step
 
@@ -212,8 +212,7 @@ class Optimizer:
         Options that are on or off are off if they are absent, as from the states of older versions and of PyTorch; but
         where AdamW's decay acts is not an option there.
         """
-        group["maximize"] = bool(group.get("maximize", False))
-        for option, default in self.defaults.items():
+        for option, default in ("maximize", False), *self.defaults.items():
             if isinstance(default, bool):
                 group[option] = bool(group.get(option, option == "decoupled_weight_decay" and default))
         if not self.defaults.keys() <= group.keys():
@@ -234,8 +233,9 @@ class Optimizer:
 
     def decay(self, group: Group) -> tuple[float, float]:
         """Return the factor of p that is added to the gradient, and the factor that shrinks p."""
-        decay = group["weight_decay"]
-        return (0.0, 1 - group["lr"] * decay) if group["decoupled_weight_decay"] else (decay, 1.0)
+        if group["decoupled_weight_decay"]:
+            return 0.0, 1 - group["lr"] * group["weight_decay"]
+        return group["weight_decay"], 1.0
 
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
         """Update the parameters of a batch with their gradients and the options of the group."""
