@@ -83,12 +83,12 @@ def pytest_generate_tests(metafunc):
 
 # ── the quick set: `make test` runs pytest with --quick, `make test-all` without ──────────────────
 
-# Files and tests that the quick set leaves out whole: they need Sphinx, a browser, CuPy, NVRTC, ONNX or other compilers,
-# or take long and are made of what other tests check one by one.
+# Files and tests that the quick set leaves out whole: they need PyTorch, Sphinx, a browser, CuPy, NVRTC, ONNX or other
+# compilers, or take long and are made of what other tests check one by one.
 FULL_FILES = {
-    "api/test_pytorch_scripts.py", "cuda/test_cupy.py", "cuda/test_nvrtc.py", "docs/test_figure_use.py",
-    "docs/test_figures.py", "docs/test_site.py", "export/test_onnx_export.py", "export/test_onnx_load.py",
-    "packaging/test_portability.py", "viz/test_explore_page.py",
+    "api/test_pytorch_classes.py", "api/test_pytorch_meanings.py", "api/test_pytorch_scripts.py", "cuda/test_cupy.py",
+    "cuda/test_nvrtc.py", "docs/test_figure_use.py", "docs/test_figures.py", "docs/test_site.py",
+    "export/test_onnx_export.py", "export/test_onnx_load.py", "packaging/test_portability.py", "viz/test_explore_page.py",
 }  # fmt: skip
 FULL_TESTS = {
     "test_every_kernel_while_threads_take_turns", "test_minigrad_holds", "test_report_by_several_processes",

@@ -5,11 +5,12 @@ The calls are made of all these names and of a pool of arguments, so a differenc
 
 import numpy as np
 import pytest
-from peers import torch
 
 import minigrad as mg
 from minigrad.nn import functional as F
 from minigrad.pytorch.translation import Translator
+
+torch = pytest.importorskip("torch")
 
 VALUES = {
     "a": [[0.3, -1.2, 2.5, 0.1], [0.7, 1.1, -0.4, 3.0], [-2.0, 0.9, 0.6, -0.8]], "m": [[0.5, -1.5], [2.0, 0.25]],
@@ -79,8 +80,6 @@ def result(expression, space):
 
 
 def shared_names():
-    if not hasattr(torch, "nn"):
-        return []
     methods = [f"x.{n}" for n in dir(torch.Tensor) if n in dir(mg.Tensor)]
     functions = [f"torch.{n}" for n in dir(torch) if hasattr(mg, n) and not isinstance(getattr(torch, n), type)]
     more = [f"F.{n}" for n in dir(torch.nn.functional) if hasattr(F, n)]
@@ -104,7 +103,7 @@ def calls_of(name):
     return found
 
 
-@pytest.mark.parametrize("name", shared_names() or ["torch.max"])
+@pytest.mark.parametrize("name", shared_names())
 def test_nothing_changes_its_meaning_in_silence(name):
     calls = calls_of(name)
     head = ["import torch", "import torch.nn.functional as F", *(f"{x} = torch.ones(2)" for x in VALUES)]
