@@ -111,6 +111,7 @@ DIRECTIVES = {
     "annotation_typing": False,  # annotations are for the stubs (cext/stubs.py)
     "binding": True,
     "embedsignature": False,
+    "auto_pickle": False,  # classes that can be copied say how
     "cdivision": True,
     "boundscheck": True,  # for tuples and lists, whose lengths callers choose: pointers are never checked
     "wraparound": True,

@@ -281,7 +281,6 @@ def multiply(int device, Array a, Array b, Array out, double beta) -> bool:
 # ── graphs ────────────────────────────────────────────────────────────────────────────────────────
 
 @cython.final
-@cython.auto_pickle(False)
 @cython.binding(False)
 cdef class Graph:
     """The kernels that a captured step starts on a GPU between two calls, which the driver starts by one call."""
@@ -321,7 +320,6 @@ cdef Graph graph_of(KernelList* recording, size_t first, size_t end, int device,
 
 
 @cython.final
-@cython.auto_pickle(False)
 @cython.binding(False)
 cdef class Order:
     """Lets replays of a captured step follow one another, although their streams differ: they use the same memory."""

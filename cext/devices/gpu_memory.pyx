@@ -15,7 +15,6 @@ cdef dict pools = {}        # by GPU
 
 
 @cython.final
-@cython.auto_pickle(False)
 @cython.binding(False)
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
@@ -94,7 +93,6 @@ cdef class Pool:
 
 
 @cython.final
-@cython.auto_pickle(False)
 @cython.no_gc
 @cython.freelist(256)
 cdef class Block:
@@ -115,7 +113,6 @@ cdef class Block:
 
 
 @cython.final
-@cython.auto_pickle(False)
 @cython.binding(False)
 cdef class Shared:
     """Owns memory that other streams use, too, for which its own stream waits before it uses the memory again."""

@@ -55,7 +55,6 @@ cdef list contiguous(list grads):
 
 
 @cython.final
-@cython.auto_pickle(False)
 @cython.binding(False)
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
