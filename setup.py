@@ -48,6 +48,8 @@ FUSED = {"gcc": "-ffp-contract=fast", "clang": "-ffp-contract=on"}
 # A short loop that straddles two cache lines takes 1.7 times as long, so alignment must not depend on what else is
 # linked. A Cython module runs 1.4 % more instructions at -O1 than at -O2, and compiles in two thirds of the time.
 OPTIMIZE = {"kernel": ["-O3", "-g0", "-falign-loops=32"], "cython": ["-O1", "-g0"], "small": ["-Os", "-g0"]}
+# Calls of Python's functions go through no stubs for late binding: an import resolves all names of a module at once.
+DIRECT = [] if MAC else ["-fno-plt"]
 # Modules whose own speed does not count, as they are called seldom or start long kernels: a third smaller.
 SMALL = {
     "devices.backend",
@@ -165,7 +167,7 @@ class BuildEngine(build_ext):
         compiles, links = [], []
         for extension, generated in zip(self.extensions, self.cythonized(), strict=True):
             kind = "small" if extension.name.removeprefix("minigrad.engine.") in SMALL else "cython"
-            flags = [*COMMON, *OPTIMIZE[kind], *python]
+            flags = [*COMMON, *OPTIMIZE[kind], *DIRECT, *python]
             jobs = [self.compilation(generated, "module", flags)]
             for source in map(Path, extension.sources[1:]):
                 variants = isas if source.parent.name == "kernels" else {"baseline": []}
