@@ -51,7 +51,7 @@ $(IN)/python:
 # Each stamp file in the environment stands for the build or for one installed set of packages.
 $(VENV)/built: $(IN)/python $(SOURCES)
 	@echo 'Compiling minigrad takes a minute or two on two cores.'
-	$(FETCH) 'setuptools>=77' 'Cython>=3.1'
+	$(FETCH) 'setuptools>=77' 'Cython>=3.3'
 	$(INSTALL) .
 	@touch $@
 

@@ -47,7 +47,12 @@ KERNEL = "-fno-math-errno -fno-trapping-math -fopenmp-simd -Wall -Wextra".split(
 FUSED = {"gcc": "-ffp-contract=fast", "clang": "-ffp-contract=on"}
 # A short loop that straddles two cache lines takes 1.7 times as long, so alignment must not depend on what else is
 # linked. A Cython module runs 1.4 % more instructions at -O1 than at -O2, and compiles in two thirds of the time.
-OPTIMIZE = {"kernel": ["-O3", "-g0", "-falign-loops=32"], "cython": ["-O1", "-g0"], "small": ["-Os", "-g0"]}
+OPTIMIZE = {
+    "kernel": ["-O3", "-g0", "-falign-loops=32"],
+    "shared": ["-O2", "-g0"],
+    "cython": ["-O1", "-g0"],
+    "small": ["-Os", "-g0"],
+}
 # Calls of Python's functions go through no stubs for late binding: an import resolves all names of a module at once.
 DIRECT = [] if MAC else ["-fno-plt"]
 # Modules whose own speed does not count, as they are called seldom or start long kernels: a third smaller.
@@ -98,7 +103,7 @@ if not MAC:
 if DEBUG:
     # at -O1, GCC mistakes a vector that is filled lane by lane for an uninitialized one
     checks = ["-O1", "-g", "-D_GLIBCXX_ASSERTIONS", "-Wno-maybe-uninitialized"]
-    OPTIMIZE = {"kernel": checks, "cython": checks, "small": checks}
+    OPTIMIZE = dict.fromkeys(OPTIMIZE, checks)
 else:
     # a sixth of the size is names of functions, and parts of a file on pages of their own are 4 KB for each module
     LINK += ["-Wl,-x"] if MAC else ["-Wl,-s", "-Wl,-z,noseparate-code"]
@@ -122,6 +127,10 @@ DIRECTIVES = {
     "initializedcheck": DEBUG,
 }
 
+# Cython's own functions, such as those that parse arguments; every module would contain them, a third of most. At -O1,
+# a training step of a tiny network takes 1.2 % more instructions.
+SHARED = "minigrad.engine.cython_shared"
+
 # The C++ files of a module; each belongs to exactly one.
 BUFFER = SOURCE / "runtime" / "buffer.cpp"
 DISPATCH = SOURCE / "kernels" / "dispatch.cpp"
@@ -132,8 +141,8 @@ CPP_FILES = {
 
 
 def extensions():
-    """One extension per .pyx file, named by its place in cext/."""
-    found = []
+    """The one that Cython makes for all, and one extension per .pyx file, named by its place in cext/."""
+    found = [Extension(SHARED, [])]
     for pyx in sorted(SOURCE.glob("*/*.pyx")):
         name = ".".join(pyx.relative_to(SOURCE).with_suffix("").parts)
         sources = [pyx, *(path for path in CPP_FILES.get(name, []) if path.exists())]
@@ -166,7 +175,8 @@ class BuildEngine(build_ext):
         isas = self.runnable(ISAS) if self.stays_here else ISAS
         compiles, links = [], []
         for extension, generated in zip(self.extensions, self.cythonized(), strict=True):
-            kind = "small" if extension.name.removeprefix("minigrad.engine.") in SMALL else "cython"
+            name = extension.name.removeprefix("minigrad.engine.")
+            kind = "shared" if extension.name == SHARED else "small" if name in SMALL else "cython"
             flags = [*COMMON, *OPTIMIZE[kind], *DIRECT, *python]
             jobs = [self.compilation(generated, "module", flags)]
             for source in map(Path, extension.sources[1:]):
@@ -228,15 +238,17 @@ class BuildEngine(build_ext):
             stage.symlink_to(Path("../../..") / SOURCE, target_is_directory=True)
         staged = [
             Extension(e.name, [str(stage / Path(e.sources[0]).relative_to(SOURCE))], language="c++")
-            for e in self.extensions
+            for e in self.extensions[1:]
         ]
-        made_by, record = f"Cython {Cython.__version__} {DIRECTIVES}", BUILD / "cython.command"
+        made_by, record = f"Cython {Cython.__version__} {SHARED} {DIRECTIVES}", BUILD / "cython.command"
         known = record.exists() and record.read_text() == made_by
         done = cythonize(
-            staged,
+            [Extension(SHARED, [SHARED.replace(".", "/") + ".cpp"]), *staged],
             build_dir=str(BUILD),
             include_path=[str(STAGE)],
             compiler_directives=DIRECTIVES,
+            shared_utility_qualified_name=SHARED,
+            shared_utility_features_disabled=["MemoryView"],
             nthreads=0 if self.parallel == 1 else os.cpu_count(),
             force=self.force or not known,
         )
@@ -246,13 +258,14 @@ class BuildEngine(build_ext):
     def get_output_mapping(self):
         """The stubs too: a strict editable install links only the files that are listed here."""
         mapping = super().get_output_mapping()
-        return mapping | {str(stub_beside(built)): str(stub_beside(here)) for built, here in mapping.items()}
+        typed = [pair for pair in mapping.items() if SHARED.rpartition(".")[2] not in pair[0]]
+        return mapping | {str(stub_beside(built)): str(stub_beside(here)) for built, here in typed}
 
     def write_stubs(self):
         """Write the type stub of every extension next to it, unless it is newer than its sources."""
         from stubs import PYTORCH, Stub
 
-        for extension in self.extensions:
+        for extension in self.extensions[1:]:
             pyx, target = Path(extension.sources[0]), stub_beside(self.get_ext_fullpath(extension.name))
             sources = pyx, pyx.with_suffix(".pxd"), *SOURCE.glob("*/*.pxi"), SOURCE / "stubs.py", *PYTORCH
             needed = [path for path in sources if path.exists()]
