@@ -1,5 +1,6 @@
 """Methods of compiled classes reject objects of other types: an unchecked `self` would be read as a struct."""
 
+import copy
 import importlib
 import pkgutil
 
@@ -58,3 +59,11 @@ def test_properties_check_their_self_too():
                 for wrong in (5, "text", np.ones(3)):
                     with pytest.raises(TypeError, match="descriptor"):
                         value.__get__(wrong)
+
+
+@pytest.mark.parametrize(
+    "cls", [engine.memory.listener.Listener, engine.devices.cpu.CPU, engine.tape.inspection.Outline]
+)
+def test_classes_that_do_not_say_how_are_not_copied(cls):
+    with pytest.raises(TypeError, match="cannot pickle"):
+        copy.copy(cls())
