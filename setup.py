@@ -38,7 +38,7 @@ if X86 and not TSAN:  # ThreadSanitizer sees plain loads and stores, not the mas
     ISAS["avx2"] = "-mavx2 -mfma -mbmi2".split()
     ISAS["avx512"] = "-mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx2 -mfma -mbmi2 -mprefer-vector-width=512".split()
 
-STAGE = Path("build") / "cython"  # for Cython, a second name of cext/, and the declarations that cext/declare.py writes
+STAGE = Path("build") / "cython"  # for Cython, second names of the sources, and what cext/declare.py writes
 COMMON = ["-std=c++20", "-fvisibility=hidden", f"-I{SOURCE}", f"-I{STAGE}"]
 # Errno and traps keep a compiler from vectorizing; NaN, infinities and signed zeros are kept.
 KERNEL = "-fno-math-errno -fno-trapping-math -fopenmp-simd -Wall -Wextra".split()
@@ -228,14 +228,17 @@ class BuildEngine(build_ext):
         import Cython
         from Cython.Build import cythonize
 
-        # Cython finds `minigrad.engine.memory.array` by its path, so cext/ gets a second name of that form.
+        # Cython finds `minigrad.engine.memory.array` by its path, so the sources get second names of that form.
         from declare import write
 
-        write(STAGE)
         stage = STAGE / "minigrad" / "engine"
-        stage.parent.mkdir(parents=True, exist_ok=True)
-        if not stage.is_symlink():
-            stage.symlink_to(Path("../../..") / SOURCE, target_is_directory=True)
+        if stage.is_symlink():  # of an older build, to cext/ itself
+            stage.unlink()
+        write(STAGE)
+        for path in [*SOURCE.glob("*/*.pyx"), *SOURCE.glob("*/*.pxi")]:
+            link = stage / path.relative_to(SOURCE)
+            if not link.is_symlink():
+                link.symlink_to(os.path.relpath(path, link.parent))
         staged = [
             Extension(e.name, [str(stage / Path(e.sources[0]).relative_to(SOURCE))], language="c++")
             for e in self.extensions[1:]

@@ -1,8 +1,10 @@
-"""Write the declarations that follow from the list of primitives and from the kernels, for Cython and C++ to include.
+"""Write what follows from other sources, for Cython and C++ to include.
 
 primitives.pxi states each primitive once, as a method of the CPU. From it follows the interface of all devices: the
 class Backend, whose methods are abstract, its declaration, and the expressions by which a profile counts. A kernel is
-declared by its definition, below the line ``MG_KERNEL(name[types])``; the members of the table of kernels follow.
+declared by its definition, below the line ``MG_KERNEL(name[types])``; the members of the table of kernels follow. The
+rows of ops/elementwise.txt become functions, and those of OPERATORS methods. The ``.pxd`` file of a module in cext/
+lacks the functions that other modules cimport: they are declared as the ``.pyx`` file defines them.
 """
 
 import re
@@ -19,6 +21,31 @@ INTERFACE = '''cimport cython
 cdef class Backend:
     """The primitives; every method here is abstract."""
 '''
+ROW = re.compile(r"^(\w+)\((.*)\) = (.*)\n((?:    (?!>>>).*\n)+)((?:    .*\n)+)", re.MULTILINE)
+ELEMENTWISE = '''cpdef Array {name}({parameters}):
+    """{summary}
+
+    Examples
+    --------
+{example}    """
+    return {call}
+'''
+# Python's name of an operator, the function, and for its in-place form the symbol and the kernel, if there is one
+OPERATORS = """
+add       add                  +=   ADD
+sub       subtract             -=   SUB
+truediv   divide               /=   DIVIDE
+floordiv  floor_divide         //=  -1
+mod       remainder            %=   -1
+and       bitwise_and          &=   -1
+or        bitwise_or           |=   -1
+xor       bitwise_xor          ^=   -1
+lshift    bitwise_left_shift   <<=  -1
+rshift    bitwise_right_shift  >>=  -1
+"""
+COMPARISONS = "eq equal ne not_equal lt less le less_equal gt greater ge greater_equal"
+CIMPORT = re.compile(r"^from ([\w.]+) cimport (\([^)]*\)|.*)$", re.MULTILINE)
+DEFINITION = re.compile(r"^(cp?def [\w*, ]*?\b(\w+)\()((?:[^)]|\)(?=[\])]))*)(\)[^():\n]*):(?: *#.*)?$", re.MULTILINE)
 
 
 def interface():
@@ -49,9 +76,73 @@ def table():
     return {"kernels/table.inc": "".join(["struct Table {\n", *fields, "};\n"]), "kernels/table.pxi": "".join(declared)}
 
 
+def elementwise():
+    """The functions of ops/elementwise.txt, one file for each module."""
+    found = {}
+    for part in (SOURCE / "ops" / "elementwise.txt").read_text("utf-8").split("\n[")[1:]:
+        module, _, rows = part.partition("]\n")
+        texts, shared = [], sorted({*re.findall(r" = (function\w*)\(", rows)})  # functions of arithmetic.pyx
+        if shared and module != "arithmetic":
+            texts.append(f"from minigrad.engine.ops.arithmetic cimport {', '.join(shared)}\n")
+        for name, names, call, summary, example in ROW.findall(rows):
+            parameters = ", ".join(f"{one}: TensorLike" for one in names.split(", "))
+            texts.append(ELEMENTWISE.format(
+                name=name, parameters=parameters, summary=summary.strip(), example=example, call=call
+            ))  # fmt: skip
+        found[f"ops/{module}.pxi"] = "\n\n".join(texts)
+    return found
+
+
+def operators():
+    """The methods that Python calls for operators, in their class."""
+    methods = []
+
+    def add_method(name, call, result="Tensor"):
+        methods.append(f"    def __{name}__(self, other: TensorLike) -> {result}:\n        return {call}\n")
+
+    for name, function, symbol, kernel in map(str.split, OPERATORS.strip().splitlines()):
+        add_method(name, f"{function}(self, other) if acceptable(other) else NotImplemented")
+        add_method(f"r{name}", f"{function}(other, self) if acceptable(other) else NotImplemented")
+        module = "logic" if function.startswith("bitwise") else "arithmetic"
+        add_method(f"i{name}", f'in_place("{symbol}", {module}.{function}, {kernel}, self, other)', "Self")
+    for name, function in re.findall(r"(\w+) (\w+)", COMPARISONS):
+        add_method(name, f"{function}(self, other) if acceptable(other) else NotImplemented")
+    text = (SOURCE / "tensor" / "operators.pxi").read_text("utf-8")
+    place = "    # The methods of OPERATORS and COMPARISONS in cext/declare.py\n"
+    return {"tensor/operators.pxi": text.replace(place, "\n".join(methods))}
+
+
+def declarations(included):
+    """The .pxd file of every module, with the functions that other modules cimport, and those of the packages."""
+    texts = {path: path.read_text("utf-8") for path in sorted(SOURCE.glob("*/*.p[xy][dix]"))}
+    wanted = {}
+    for text in [*texts.values(), *included.values()]:
+        for module, names in CIMPORT.findall(re.sub("#.*", "", text)):
+            wanted.setdefault(module, set()).update(re.findall(r"\w+", names))
+    found = {"__init__.pxd": "", **{f"{path.parent.name}/__init__.pxd": "" for path in texts}}
+    for path in sorted({path.with_suffix("") for path in texts if path.suffix != ".pxi"}):
+        module, own = path.relative_to(SOURCE), texts.get(path.with_suffix(".pxd"), "")
+        names = wanted.get(".".join(["minigrad.engine", *module.parts]), set())
+        text = texts.get(path.with_suffix(".pyx"), "")
+        text = re.sub('^include "(.*)"', lambda line: included.get(line[1], ""), text, flags=re.MULTILINE)
+        lines = [
+            f"{begin.replace('inline ', '')}{re.sub(' ?= ?[^,]*', '=*', parameters)}{end}\n"
+            for begin, function, parameters, end in DEFINITION.findall(text)
+            if function in names and not re.search(rf"\b{function}\(", own)
+        ]
+        types = {*re.findall(r"\w+", "".join(lines))} - {*re.findall(r"\w+", own)}
+        for other, names in CIMPORT.findall(text):
+            used = sorted(types & {*re.findall(r"\w+", names)})
+            if used:
+                lines.insert(0, f"from {other} cimport {', '.join(used)}\n")
+        found[f"{module}.pxd"] = own + "".join(lines)
+    return {f"minigrad/engine/{name}": text for name, text in found.items()}
+
+
 def write(folder):
     """Write all of them below a folder, those that have changed."""
-    for name, text in {**interface(), **table()}.items():
+    included = {**interface(), **elementwise(), **operators()}
+    for name, text in {**included, **table(), **declarations(included)}.items():
         path = Path(folder, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text("utf-8") != text:

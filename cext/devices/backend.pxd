@@ -7,6 +7,3 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         SUM, PROD, MAX, MIN, ANY, ALL, ARGMAX, ARGMIN
 
 include "interface_declared.pxi"
-
-cdef Backend backend(Array x)
-cpdef void register(int device, Backend instance)

@@ -1,13 +1,9 @@
 from libc.stdint cimport intptr_t
 
-from minigrad.engine.memory.calls cimport KernelList
-
-
 cdef enum:
     PER_THREAD = 2      # the address of the default stream of each thread, which is another stream in each
 
 cdef object cupy_cuda
-cdef intptr_t current_stream(int device) except *
 
 cdef class Current:
     cdef int device
@@ -18,8 +14,6 @@ cdef class Graph:
     cdef object graph       # CuPy's
 
     cdef int start(self) except -1
-
-cdef Graph graph_of(KernelList* recording, size_t first, size_t end, int device, tuple workspace)
 
 cdef class Order:
     cdef int device

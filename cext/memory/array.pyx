@@ -11,13 +11,13 @@ from cpython.buffer cimport (
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 
 import numpy as np
 
 from minigrad.engine.memory.calls cimport ACTIVE, ActiveCalls, is_capturing, refuse_in_capture
 from minigrad.engine.memory.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, dtype_of, itemsize
-from minigrad.engine.memory.pool cimport adopt, gpus, new_buffer, owner_of_memory, release
+from minigrad.engine.memory.pool cimport Drop, adopt, gpus, new_buffer, owner_of_memory, release
 from minigrad.engine.memory.shapes cimport MAX_NDIM, device_name, size_of
 
 cdef extern from "Python.h":

@@ -52,8 +52,3 @@ cdef inline Begun begin(object op) noexcept:
 cdef inline bint is_capturing() noexcept:
     """Whether this thread captures a step (`minigrad.capture`)."""
     return ACTIVE.kernel_list != NULL and kernel_list_here(ACTIVE[0]) != NULL
-
-cdef int refuse_in_capture(str what) except -1
-cdef str source_line()
-cdef bint in_operation() noexcept
-cdef int wait_for_operations(str op) except -1

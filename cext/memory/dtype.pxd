@@ -22,6 +22,3 @@ cdef inline bint is_float(int code) noexcept nogil:
 cdef int default_float              # the code of `get_default_dtype()`
 cdef bint tf32_allowed              # whether products of float32 on a GPU may round their factors to TF32
 cdef dict CODES                     # by dtype name and by Python type
-
-cdef DType dtype_of(int code)
-cdef int code_of(object dtype, str op=*) except -1

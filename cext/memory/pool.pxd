@@ -6,8 +6,6 @@ ctypedef void (*Drop)(void*) noexcept
 
 cdef Buffer* (*adopt)(void* data, int64_t bytes, int device, void* owner, Drop drop) noexcept
 cdef void (*release)(Buffer* buffer) noexcept
-cdef Buffer* new_buffer(int64_t bytes, int device, bint once) except NULL
-cdef void** owner_of_memory(Buffer* buffer)
 cdef object gpus
 
 cdef class Memory:

@@ -6,7 +6,7 @@ one shape and one dtype.
 from libc.stdint cimport int64_t
 
 from minigrad.engine.devices.backend cimport backend
-from minigrad.engine.memory.array cimport Array, above, check_same_device, empty_as, same_shape, shape_of
+from minigrad.engine.memory.array cimport NOWHERE, Array, above, check_same_device, empty_as, same_shape, shape_of
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.memory.shapes cimport MAX_NDIM
@@ -92,6 +92,18 @@ cdef tuple match_floats(str op, object x, object y):
     if not is_float((<Array>a).code):
         return cast(<Array>a, default_float), cast(<Array>b, default_float)
     return a, b
+
+
+cdef Array function(Op op, int number, object x):
+    """A differentiable function of floats, by its number; integers are converted to the default dtype first."""
+    cdef Call _call = begin(op)
+    cdef bint plain = isinstance(x, Array) and (<Array>x).buffer != NOWHERE
+    cdef Array a = <Array>x if plain else operand(op.name, x)
+    if not is_float(a.code):
+        a = cast(a, default_float)
+    cdef Array out = apply_unary(number, a, a.code)
+    track(op, out, a)
+    return out
 
 
 cdef Array function_of_two(Op op, int number, object x, object y):
@@ -247,22 +259,6 @@ cdef int reciprocal_backward(Node node, Array g) except -1:
     return node.send(0, negative(multiply(g, multiply(y, y))))
 
 
-cpdef Array reciprocal(x: TensorLike):
-    """1 / x.
-
-    Examples
-    --------
-    >>> mg.reciprocal(mg.tensor([2.0, 4.0]))
-    tensor([0.5 , 0.25])
-    """
-    cdef Call _call = begin(reciprocal_op)
-    cdef Array a = operand("reciprocal", x)
-    a = a if is_float(a.code) else cast(a, default_float)
-    cdef Array out = apply_unary(RECIPROCAL, a, a.code)
-    track(reciprocal_op, out, a)
-    return out
-
-
 cdef Array division(Op op, int number, object x, object y):
     """A part of the division with a remainder."""
     cdef Call _call = begin(op)
@@ -282,17 +278,6 @@ cdef int floor_divide_backward(Node node, Array g) except -1:
     return node.send(1, zeros)
 
 
-cpdef Array floor_divide(x: TensorLike, y: TensorLike):
-    """The largest integer not above x / y; 0 where integers are divided by 0. Its gradient is 0, as for `floor`.
-
-    Examples
-    --------
-    >>> mg.floor_divide(mg.tensor([7, -7]), 2)
-    tensor([ 3, -4])
-    """
-    return division(floor_divide_op, FLOOR_DIVIDE, x, y)
-
-
 cdef Op remainder_op = operation("remainder", remainder_backward, "y = a − b ⌊a / b⌋", "da = g\ndb = −g ⌊a / b⌋",
                                  ", a b", "a, b")
 
@@ -304,33 +289,11 @@ cdef int remainder_backward(Node node, Array g) except -1:
     return 0
 
 
-cpdef Array remainder(x: TensorLike, y: TensorLike):
-    """x - y floor(x / y): the remainder with the sign of y, as Python's ``%``.
-
-    Examples
-    --------
-    >>> mg.remainder(mg.tensor([7, -7]), 3)
-    tensor([1, 2])
-    """
-    return division(remainder_op, REMAINDER, x, y)
-
-
 cdef Op negative_op = operation("negative", negative_backward, "y = −x", "dx = −g")
 
 
 cdef int negative_backward(Node node, Array g) except -1:
     return node.send(0, negative(g))
-
-
-cpdef Array negative(x: TensorLike):
-    """-x.
-
-    Examples
-    --------
-    >>> mg.negative(mg.tensor([1.0, -2.0]))
-    tensor([-1.,  2.])
-    """
-    return function_of_numbers(negative_op, NEG, x)
 
 
 cpdef Array positive(x: TensorLike):
@@ -342,3 +305,7 @@ cpdef Array positive(x: TensorLike):
     tensor([ 1., -2.])
     """
     return operand("positive", x)
+
+
+# The functions of ops/elementwise.txt
+include "ops/arithmetic.pxi"

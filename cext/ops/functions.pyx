@@ -2,13 +2,13 @@
 
 Every derivative is written with recorded operations, so that it can be differentiated again.
 """
-from minigrad.engine.memory.array cimport NOWHERE, Array
+from minigrad.engine.memory.array cimport Array
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.ops.arguments cimport float_operand, operand, plain_scalar, refuse_bool
 from minigrad.engine.ops.arithmetic cimport (
-    add, apply_binary, apply_unary, divide, function_of_numbers, function_of_two, match_operands, multiply, negative,
-    reciprocal, subtract,
+    add, apply_binary, divide, function, match_operands, multiply, negative, reciprocal,
+    subtract,
 )
 from minigrad.engine.ops.layout cimport cast
 from minigrad.engine.ops.logic cimport equal, greater_equal, less, logical_and, where
@@ -21,18 +21,6 @@ from math import log as ln, pi, sqrt as root
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ERF, EXP, EXP2, EXPM1, HYPOT, LOG, LOG1P, LOG2, LOG10, LOGADDEXP, POW, ROOT, RSQRT, SMOOTH_L1, SMOOTH_L1_SLOPE
     int SQRT, SQUARE, SQUARED_DIFFERENCE, SQUARED_DIFFERENCE_SLOPE
-
-cdef Array function(Op op, int number, object x):
-    """A differentiable function of floats, by its number; integers are converted to the default dtype first."""
-    cdef Call _call = begin(op)
-    cdef bint plain = isinstance(x, Array) and (<Array>x).buffer != NOWHERE
-    cdef Array a = <Array>x if plain else operand(op.name, x)
-    if not is_float(a.code):
-        a = cast(a, default_float)
-    cdef Array out = apply_unary(number, a, a.code)
-    track(op, out, a)
-    return out
-
 
 cdef Op fused(int number, Op op):
     """Compute the derivative in one pass, as the binary function `number` of g and the tensor that the gradient reads.
@@ -84,33 +72,11 @@ cdef int exp_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, node.output()))
 
 
-cpdef Array exp(x: TensorLike):
-    """e to the power x.
-
-    Examples
-    --------
-    >>> mg.exp(mg.tensor([0.0, 1.0]))
-    tensor([1.       , 2.7182817])
-    """
-    return function(exp_op, EXP, x)
-
-
 cdef Op expm1_op = operation("expm1", expm1_backward, "y = eˣ − 1", "dx = g (y + 1)", "y")
 
 
 cdef int expm1_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, add(node.output(), 1)))
-
-
-cpdef Array expm1(x: TensorLike):
-    """exp(x) - 1, accurate for small x.
-
-    Examples
-    --------
-    >>> mg.expm1(mg.tensor([0.0, 1e-4]))
-    tensor([0.    , 0.0001])
-    """
-    return function(expm1_op, EXPM1, x)
 
 
 cdef Op exp2_op = operation("exp2", exp2_backward, "y = 2ˣ", "dx = g y ln 2", "y")
@@ -120,33 +86,11 @@ cdef int exp2_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, multiply(node.output(), ln(2))))
 
 
-cpdef Array exp2(x: TensorLike):
-    """2 to the power x.
-
-    Examples
-    --------
-    >>> mg.exp2(mg.tensor([0.0, 3.0]))
-    tensor([1., 8.])
-    """
-    return function(exp2_op, EXP2, x)
-
-
 cdef Op log_op = operation("log", log_backward, "y = ln x", "dx = g / x", "x")
 
 
 cdef int log_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, node.value(0)))
-
-
-cpdef Array log(x: TensorLike):
-    """The natural logarithm; NaN below 0, -inf at 0.
-
-    Examples
-    --------
-    >>> mg.log(mg.tensor([1.0, 10.0]))
-    tensor([0.       , 2.3025851])
-    """
-    return function(log_op, LOG, x)
 
 
 cdef Op log1p_op = operation("log1p", log1p_backward, "y = ln (1 + x)", "dx = g / (1 + x)", "x")
@@ -156,17 +100,6 @@ cdef int log1p_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, add(node.value(0), 1)))
 
 
-cpdef Array log1p(x: TensorLike):
-    """log(1 + x), accurate for small x.
-
-    Examples
-    --------
-    >>> mg.log1p(mg.tensor([0.0, 1e-4]))
-    tensor([0.0000e+00, 9.9995e-05])
-    """
-    return function(log1p_op, LOG1P, x)
-
-
 cdef Op log2_op = operation("log2", log2_backward, "y = log₂ x", "dx = g / (x ln 2)", "x")
 
 
@@ -174,33 +107,11 @@ cdef int log2_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, multiply(node.value(0), ln(2))))
 
 
-cpdef Array log2(x: TensorLike):
-    """The logarithm to base 2.
-
-    Examples
-    --------
-    >>> mg.log2(mg.tensor([1.0, 8.0]))
-    tensor([0., 3.])
-    """
-    return function(log2_op, LOG2, x)
-
-
 cdef Op log10_op = operation("log10", log10_backward, "y = log₁₀ x", "dx = g / (x ln 10)", "x")
 
 
 cdef int log10_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, multiply(node.value(0), ln(10))))
-
-
-cpdef Array log10(x: TensorLike):
-    """The logarithm to base 10.
-
-    Examples
-    --------
-    >>> mg.log10(mg.tensor([1.0, 1000.0]))
-    tensor([0., 3.])
-    """
-    return function(log10_op, LOG10, x)
 
 
 cdef Op logaddexp_op = operation("logaddexp", logaddexp_backward, "y = ln (eᵃ + eᵇ)",
@@ -219,17 +130,6 @@ cdef int logaddexp_backward(Node node, Array g) except -1:
     return 0
 
 
-cpdef Array logaddexp(x: TensorLike, y: TensorLike):
-    """log(exp(x) + exp(y)), without overflow.
-
-    Examples
-    --------
-    >>> mg.logaddexp(mg.tensor([1000.0, 1.0]), 1000.0)
-    tensor([1000.6932, 1000.    ])
-    """
-    return function_of_two(logaddexp_op, LOGADDEXP, x, y)
-
-
 # ── powers and roots ────────────────────────────────────────────────────────────────────────────────
 
 cdef Op sqrt_op = operation("sqrt", sqrt_backward, "y = √x", "dx = g / (2 y)", "y")
@@ -237,17 +137,6 @@ cdef Op sqrt_op = operation("sqrt", sqrt_backward, "y = √x", "dx = g / (2 y)",
 
 cdef int sqrt_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, multiply(node.output(), 2)))
-
-
-cpdef Array sqrt(x: TensorLike):
-    """The square root; NaN below 0.
-
-    Examples
-    --------
-    >>> mg.sqrt(mg.tensor([4.0, 9.0]))
-    tensor([2., 3.])
-    """
-    return function(sqrt_op, SQRT, x)
 
 
 cdef Op rsqrt_op = operation("rsqrt", rsqrt_backward, "y = 1 / √x", "dx = −g y³ / 2", "y")
@@ -258,33 +147,11 @@ cdef int rsqrt_backward(Node node, Array g) except -1:
     return node.send(0, multiply(multiply(g, -0.5), multiply(y, multiply(y, y))))
 
 
-cpdef Array rsqrt(x: TensorLike):
-    """1 / sqrt(x).
-
-    Examples
-    --------
-    >>> mg.rsqrt(mg.tensor([4.0, 16.0]))
-    tensor([0.5 , 0.25])
-    """
-    return function(rsqrt_op, RSQRT, x)
-
-
 cdef Op square_op = operation("square", square_backward, "y = x²", "dx = 2 g x", "x")
 
 
 cdef int square_backward(Node node, Array g) except -1:
     return node.send(0, multiply(multiply(g, node.value(0)), 2))
-
-
-cpdef Array square(x: TensorLike):
-    """x * x.
-
-    Examples
-    --------
-    >>> mg.square(mg.tensor([2.0, -3.0]))
-    tensor([4., 9.])
-    """
-    return function_of_numbers(square_op, SQUARE, x)
 
 
 cdef Op squared_difference_op = operation("squared_difference", squared_difference_backward, "y = (a − b)²",
@@ -400,17 +267,6 @@ cdef int hypot_backward(Node node, Array g) except -1:
     return 0
 
 
-cpdef Array hypot(x: TensorLike, y: TensorLike):
-    """sqrt(x² + y²), without overflow. Its gradient at (0, 0) is 0.
-
-    Examples
-    --------
-    >>> mg.hypot(mg.tensor([3.0, 3e30]), mg.tensor([4.0, 4e30]))
-    tensor([5.e+00, 5.e+30])
-    """
-    return function_of_two(hypot_op, HYPOT, x, y)
-
-
 # ── others ──────────────────────────────────────────────────────────────────────────────────────────
 
 cdef Op erf_op = operation("erf", erf_backward, "y = 2/√π ∫₀ˣ exp(−t²) dt", "dx = g 2/√π exp(−x²)", "x")
@@ -418,17 +274,6 @@ cdef Op erf_op = operation("erf", erf_backward, "y = 2/√π ∫₀ˣ exp(−t²
 
 cdef int erf_backward(Node node, Array g) except -1:
     return node.send(0, multiply(multiply(g, 2 / root(pi)), exp(negative(square(node.value(0))))))
-
-
-cpdef Array erf(x: TensorLike):
-    """The error function 2/√π ∫₀ˣ exp(-t²) dt.
-
-    Examples
-    --------
-    >>> mg.erf(mg.tensor([0.0, 0.5]))
-    tensor([0.       , 0.5204999])
-    """
-    return function(erf_op, ERF, x)
 
 
 cdef Op smooth_l1_op = sloped(SMOOTH_L1_SLOPE, operation("smooth_l1", smooth_l1_backward,
@@ -445,3 +290,7 @@ cdef int smooth_l1_backward(Node node, Array g) except -1:
 def smooth_l1(x: TensorLike, beta: float) -> Tensor:
     """|x| with a parabola where |x| < β: x² / 2β, else |x| - β/2 (Girshick 2015, https://arxiv.org/abs/1504.08083)."""
     return with_parameter(smooth_l1_op, SMOOTH_L1, float_operand("smooth_l1", x), beta)
+
+
+# The functions of ops/elementwise.txt
+include "ops/functions.pxi"

@@ -5,6 +5,7 @@ They are each other's adjoints: the adjoint of a broadcast is a sum.
 import itertools
 
 import numpy as np
+from libc.stdint cimport int64_t
 
 from minigrad.engine.devices.backend cimport SUM, backend
 from minigrad.engine.memory.array cimport Array, empty, empty_as, shape_of, view
@@ -203,11 +204,9 @@ cpdef Array permute_dims(x: TensorLike, axes: Sequence[int]):
     """
     cdef Call _call = begin(permute_dims_op)
     cdef Array a = operand("permute_dims", x)
-    if hasattr(axes, "__iter__"):
-        axes = tuple(itertools.islice(axes, MAX_NDIM + 1))      # an iterator may be endless
-    else:
+    if not hasattr(axes, "__iter__"):
         axes = (axes,)
-    axes = plain_axis("permute_dims", axes)
+    axes = plain_axis("permute_dims", tuple(itertools.islice(axes, MAX_NDIM + 1)))      # an iterator may be endless
     order = [one_axis("permute_dims", k, a.ndim_) for k in axes]
     if len(order) != a.ndim_ or len(set(order)) != a.ndim_:
         raise ValueError(f"[permute_dims] expected each of {a.ndim_} axes once, got {axes}")

@@ -34,72 +34,6 @@ cdef Array compare(str name, int op, object x, object y):
     return noted(name, apply_binary(op, <Array>a, <Array>b, BOOL), <Array>a, <Array>b)
 
 
-cpdef Array equal(x: TensorLike, y: TensorLike):
-    """x == y.
-
-    Examples
-    --------
-    >>> mg.equal(mg.tensor([1, 2]), 2)
-    tensor([False,  True])
-    """
-    return compare("equal", EQ, x, y)
-
-
-cpdef Array not_equal(x: TensorLike, y: TensorLike):
-    """x != y.
-
-    Examples
-    --------
-    >>> mg.not_equal(mg.tensor([1, 2]), 2)
-    tensor([ True, False])
-    """
-    return compare("not_equal", NE, x, y)
-
-
-cpdef Array less(x: TensorLike, y: TensorLike):
-    """x < y.
-
-    Examples
-    --------
-    >>> mg.less(mg.tensor([1, 2]), 2)
-    tensor([ True, False])
-    """
-    return compare("less", LT, x, y)
-
-
-cpdef Array less_equal(x: TensorLike, y: TensorLike):
-    """x <= y.
-
-    Examples
-    --------
-    >>> mg.less_equal(mg.tensor([1, 2]), 2)
-    tensor([ True,  True])
-    """
-    return compare("less_equal", LE, x, y)
-
-
-cpdef Array greater(x: TensorLike, y: TensorLike):
-    """x > y.
-
-    Examples
-    --------
-    >>> mg.greater(mg.tensor([2, 3]), 2)
-    tensor([False,  True])
-    """
-    return compare("greater", GT, x, y)
-
-
-cpdef Array greater_equal(x: TensorLike, y: TensorLike):
-    """x >= y.
-
-    Examples
-    --------
-    >>> mg.greater_equal(mg.tensor([1, 2]), 2)
-    tensor([False,  True])
-    """
-    return compare("greater_equal", GE, x, y)
-
-
 cdef Array bitwise(str name, int op, object x, object y):
     cdef Call _call = begin(name)
     a, b = match_operands(name, x, y)
@@ -108,61 +42,6 @@ cdef Array bitwise(str name, int op, object x, object y):
     if op == LEFT_SHIFT or op == RIGHT_SHIFT:
         refuse_bool(name, <Array>a)
     return noted(name, apply_binary(op, <Array>a, <Array>b, (<Array>a).code), <Array>a, <Array>b)
-
-
-cpdef Array bitwise_and(x: TensorLike, y: TensorLike):
-    """x & y, of integers or bool.
-
-    Examples
-    --------
-    >>> mg.bitwise_and(mg.tensor([6, 3]), 2)
-    tensor([2, 2])
-    """
-    return bitwise("bitwise_and", AND, x, y)
-
-
-cpdef Array bitwise_or(x: TensorLike, y: TensorLike):
-    """x | y, of integers or bool.
-
-    Examples
-    --------
-    >>> mg.bitwise_or(mg.tensor([6, 3]), 1)
-    tensor([7, 3])
-    """
-    return bitwise("bitwise_or", OR, x, y)
-
-
-cpdef Array bitwise_xor(x: TensorLike, y: TensorLike):
-    """x ^ y, of integers or bool.
-
-    Examples
-    --------
-    >>> mg.bitwise_xor(mg.tensor([6, 3]), 1)
-    tensor([7, 2])
-    """
-    return bitwise("bitwise_xor", XOR, x, y)
-
-
-cpdef Array bitwise_left_shift(x: TensorLike, y: TensorLike):
-    """x << y, of integers: each bit of x moves up by y places, and those that leave are lost.
-
-    Examples
-    --------
-    >>> mg.bitwise_left_shift(mg.tensor([1, 3]), 2)
-    tensor([ 4, 12])
-    """
-    return bitwise("bitwise_left_shift", LEFT_SHIFT, x, y)
-
-
-cpdef Array bitwise_right_shift(x: TensorLike, y: TensorLike):
-    """x >> y, of integers: the floor of x / 2^y.
-
-    Examples
-    --------
-    >>> mg.bitwise_right_shift(mg.tensor([12, -3]), 1)
-    tensor([ 6, -2])
-    """
-    return bitwise("bitwise_right_shift", RIGHT_SHIFT, x, y)
 
 
 cpdef Array bitwise_invert(x: TensorLike):
@@ -198,39 +77,6 @@ cdef Array logical(str name, int op, object x, object y):
     a, b = match_operands(name, x, y)
     a, b = cast(<Array>a, BOOL), cast(<Array>b, BOOL)
     return noted(name, apply_binary(op, <Array>a, <Array>b, BOOL), <Array>a, <Array>b)
-
-
-cpdef Array logical_and(x: TensorLike, y: TensorLike):
-    """Whether both elements are nonzero.
-
-    Examples
-    --------
-    >>> mg.logical_and(mg.tensor([0, 5]), True)
-    tensor([False,  True])
-    """
-    return logical("logical_and", AND, x, y)
-
-
-cpdef Array logical_or(x: TensorLike, y: TensorLike):
-    """Whether either element is nonzero.
-
-    Examples
-    --------
-    >>> mg.logical_or(mg.tensor([0, 5]), False)
-    tensor([False,  True])
-    """
-    return logical("logical_or", OR, x, y)
-
-
-cpdef Array logical_xor(x: TensorLike, y: TensorLike):
-    """Whether exactly one element is nonzero.
-
-    Examples
-    --------
-    >>> mg.logical_xor(mg.tensor([0, 5]), True)
-    tensor([ True, False])
-    """
-    return logical("logical_xor", XOR, x, y)
 
 
 cdef object scalar_or_operand(str op, object x):
@@ -365,17 +211,6 @@ cdef Array extremum(Op op, int kernel, object x, object y):
     return out
 
 
-cpdef Array maximum(x: TensorLike, y: TensorLike):
-    """The larger of x and y; NaN if either is. Where they are equal each gets half of the gradient.
-
-    Examples
-    --------
-    >>> mg.maximum(mg.tensor([1.0, 5.0]), 3)
-    tensor([3., 5.])
-    """
-    return extremum(maximum_op, MAXIMUM, x, y)
-
-
 cpdef Array minimum(x: TensorLike, y: TensorLike):
     """The smaller of x and y; NaN if either is. Where they are equal each gets half of the gradient.
 
@@ -385,3 +220,7 @@ cpdef Array minimum(x: TensorLike, y: TensorLike):
     tensor([1., 3.])
     """
     return extremum(minimum_op, MINIMUM, x, y)
+
+
+# The functions of ops/elementwise.txt
+include "ops/logic.pxi"

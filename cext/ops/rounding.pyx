@@ -4,9 +4,7 @@ from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.memory.listener cimport listeners, note_computed
 from minigrad.engine.ops.arguments cimport operand
-from minigrad.engine.ops.arithmetic cimport (
-    apply_binary, apply_unary, function_of_numbers, function_of_two, match_floats, multiply,
-)
+from minigrad.engine.ops.arithmetic cimport apply_binary, apply_unary, match_floats, multiply
 from minigrad.engine.ops.layout cimport cast
 from minigrad.engine.tape.node cimport Node, Op, operation
 from minigrad.engine.tape.record cimport track
@@ -48,17 +46,6 @@ cdef int no_gradient(Node node, Array g) except -1:
 cdef Op sign_op = operation("sign", no_gradient, "y = sign x", "dx = 0")
 
 
-cpdef Array sign(x: TensorLike):
-    """-1, 0 or 1 with the sign of x; NaN for NaN.
-
-    Examples
-    --------
-    >>> mg.sign(mg.tensor([-2.0, 0.0, 3.0]))
-    tensor([-1.,  0.,  1.])
-    """
-    return function_of_numbers(sign_op, SIGN, x)
-
-
 cdef Op copysign_op = operation("copysign", copysign_backward, "y = |a| with the sign of b",
                                 "da = g where the signs are equal, else −g, and 0 where a = 0\ndb = 0", "a b", "a, b")
 
@@ -70,17 +57,6 @@ cdef int copysign_backward(Node node, Array g) except -1:
     if node.needs(1):
         node.send(1, multiply(g, 0))
     return 0
-
-
-cpdef Array copysign(x: TensorLike, y: TensorLike):
-    """The absolute value of x with the sign of y, also of a zero or NaN. Its gradient at x = 0 is 0.
-
-    Examples
-    --------
-    >>> mg.copysign(mg.tensor([1.0, -2.0]), mg.tensor([-0.0, 3.0]))
-    tensor([-1.,  2.])
-    """
-    return function_of_two(copysign_op, COPYSIGN, x, y)
 
 
 cpdef Array nextafter(x: TensorLike, y: TensorLike):
@@ -112,57 +88,13 @@ cdef Array step_function(Op op, int number, object x):
 cdef Op floor_op = operation("floor", no_gradient, "y = ⌊x⌋", "dx = 0")
 
 
-cpdef Array floor(x: TensorLike):
-    """The largest integer not above x.
-
-    Examples
-    --------
-    >>> mg.floor(mg.tensor([1.5, -1.5]))
-    tensor([ 1., -2.])
-    """
-    return step_function(floor_op, FLOOR, x)
-
-
 cdef Op ceil_op = operation("ceil", no_gradient, "y = ⌈x⌉", "dx = 0")
-
-
-cpdef Array ceil(x: TensorLike):
-    """The smallest integer not below x.
-
-    Examples
-    --------
-    >>> mg.ceil(mg.tensor([1.5, -1.5]))
-    tensor([ 2., -1.])
-    """
-    return step_function(ceil_op, CEIL, x)
 
 
 cdef Op trunc_op = operation("trunc", no_gradient, "y = x without its fraction", "dx = 0")
 
 
-cpdef Array trunc(x: TensorLike):
-    """The integer nearest to x in the direction of 0.
-
-    Examples
-    --------
-    >>> mg.trunc(mg.tensor([1.5, -1.5]))
-    tensor([ 1., -1.])
-    """
-    return step_function(trunc_op, TRUNC, x)
-
-
 cdef Op round_op = operation("round", no_gradient, "y = the integer nearest to x, of two the even one", "dx = 0")
-
-
-cpdef Array round(x: TensorLike):
-    """The nearest integer; halves are rounded to the even one.
-
-    Examples
-    --------
-    >>> mg.round(mg.tensor([0.5, 1.5, 1.7]))
-    tensor([0., 2., 2.])
-    """
-    return step_function(round_op, ROUND, x)
 
 
 # ── tests ────────────────────────────────────────────────────────────────────────────────────────
@@ -176,39 +108,6 @@ cdef Array test(str name, int op, object x):
     return out
 
 
-cpdef Array isnan(x: TensorLike):
-    """Which elements are NaN.
-
-    Examples
-    --------
-    >>> mg.isnan(mg.tensor([1.0, float("nan")]))
-    tensor([False,  True])
-    """
-    return test("isnan", ISNAN, x)
-
-
-cpdef Array isinf(x: TensorLike):
-    """Which elements are infinite.
-
-    Examples
-    --------
-    >>> mg.isinf(mg.tensor([1.0, float("inf")]))
-    tensor([False,  True])
-    """
-    return test("isinf", ISINF, x)
-
-
-cpdef Array signbit(x: TensorLike):
-    """Which elements have a negative sign, also as -0.0 and NaN.
-
-    Examples
-    --------
-    >>> mg.signbit(mg.tensor([-0.0, 0.0, -3.0]))
-    tensor([ True, False,  True])
-    """
-    return test("signbit", SIGNBIT, x)
-
-
 cpdef Array isfinite(x: TensorLike):
     """Which elements are neither infinite nor NaN.
 
@@ -218,3 +117,7 @@ cpdef Array isfinite(x: TensorLike):
     tensor([ True, False])
     """
     return test("isfinite", ISFINITE, x)
+
+
+# The functions of ops/elementwise.txt
+include "ops/rounding.pxi"

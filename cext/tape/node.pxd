@@ -52,12 +52,6 @@ cdef class Op:
 cdef enum:
     OUTPUT = 8
 
-cdef Op operation(str name, Backward differentiate, str forward, str backward, str reads=*, str inputs=*,
-                  str source=*, str outputs=*)
-
-cdef Op described(str name, Backward differentiate, str forward, str backward, str inputs, str outputs, str source)
-cdef Op function_op(str name, Backward differentiate)
-
 cdef class Node:
     cdef Op op
     cdef int64_t sequence
@@ -115,25 +109,7 @@ cdef inline Visit* find(Pass current, Node node) noexcept:
     """The visit of a node; NULL if the pass does not have it."""
     return current.visit_of(<PyObject*>node)
 
-cdef Pass running_pass()
-cdef Pass begin_pass()
-cdef void end_pass(Pass ended) noexcept
-cdef int add_to(Visit* visit, int output, Array g) except -1
-cdef void replace(Visit* visit, object gradient) noexcept
-
-cdef void count_saved(object extra, int change) noexcept
-
 cdef enum:              # modes of a thread
     RECORDING = 1       # operations make nodes
     WHERE = 2           # nodes note their source line
     ANOMALY = 4         # backward checks every gradient for NaN and infinity
-
-cdef int modes() noexcept
-cdef bint recording() noexcept
-cdef int switch(int which, int on) noexcept
-cpdef bint set_recording(bint on) noexcept
-cdef list saved_arrays(Node node)
-cdef str saved_shapes(Node node)
-cdef void bury() noexcept
-cdef Array add(Array a, Array b)
-cdef int64_t versions_of(object extra)

@@ -7,6 +7,7 @@ import os
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport int64_t
 from libcpp.algorithm cimport find
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector

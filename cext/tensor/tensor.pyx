@@ -30,7 +30,7 @@ from minigrad.engine.ops import (
 from minigrad.engine.tape import backward, hooks, record as tape
 from minigrad.engine.tape.node import GradientError
 
-include "operators.pxi"
+include "tensor/operators.pxi"
 
 
 class Extension:

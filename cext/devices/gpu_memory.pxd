@@ -1,1 +1,0 @@
-cdef tuple workspace_on(int device)
