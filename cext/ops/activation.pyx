@@ -23,8 +23,6 @@ cdef extern from "kernels/kernels.hpp" namespace "mg":
 
 
 cdef Op relu_op = fused(RELU_GRAD, operation("relu", relu_backward, "y = max(x, 0)", "dx = g where x > 0, else 0", "y"))
-
-
 cdef int relu_backward(Node node, Array g) except -1:
     # y > 0 exactly where x > 0: y is saved, as the next operation often saves it too
     return node.send(0, where(less_equal(node.kept, 0), 0, g))
@@ -46,8 +44,6 @@ cpdef Array relu(x: TensorLike):
 
 cdef Op sigmoid_op = fused(SIGMOID_GRAD, operation("sigmoid", sigmoid_backward, "y = σ(x) = 1 / (1 + e⁻ˣ)",
                                                    "dx = g y (1 − y)", "y"))
-
-
 cdef int sigmoid_backward(Node node, Array g) except -1:
     cdef Array y = node.output()
     return node.send(0, multiply(g, multiply(y, subtract(1, y))))
@@ -68,8 +64,6 @@ cpdef Array sigmoid(x: TensorLike):
 
 
 cdef Op silu_op = fused(SILU_GRAD, operation("silu", silu_backward, "y = x σ(x)", "dx = g σ(x) (1 + x σ(−x))", "x"))
-
-
 cdef int silu_backward(Node node, Array g) except -1:
     cdef Array x = node.value(0)
     slope = multiply(sigmoid(x), add(multiply(x, sigmoid(negative(x))), 1))
@@ -92,8 +86,6 @@ cpdef Array silu(x: TensorLike):
 
 cdef Op gelu_op = fused(GELU_GRAD, operation(
     "gelu", gelu_backward, "y = x Φ(x)", "dx = g (Φ(x) + x φ(x)), with the standard normal Φ and its density φ", "x"))
-
-
 cdef int gelu_backward(Node node, Array g) except -1:
     cdef Array x = node.value(0), phi, density
     phi = multiply(add(erf(multiply(x, 1 / sqrt(2))), 1), 0.5)
@@ -147,8 +139,6 @@ cdef Array gelu_by_tanh(Array x):
 
 cdef Op softplus_op = fused(SOFTPLUS_GRAD, operation(
     "softplus", softplus_backward, "y = ln (1 + eˣ)", "dx = g σ(x)", "x"))
-
-
 cdef int softplus_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, sigmoid(node.value(0))))
 
@@ -225,8 +215,6 @@ def mish(x: TensorLike) -> Tensor:
 cdef Op leaky_relu_op = sloped(LEAKY_RELU_SLOPE, operation("leaky_relu", leaky_relu_backward,
                                                            "y = x where x > 0, else s x",
                                                            "dx = g where x > 0, else g s", "x"))
-
-
 cdef int leaky_relu_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, where(greater(node.value(0), 0), scalar(1, g.code, g.buffer.device), node.extra)))
 
@@ -282,8 +270,6 @@ def prelu(x: TensorLike, weight: TensorLike) -> Tensor:
 
 cdef Op elu_op = sloped(ELU_SLOPE, operation("elu", elu_backward, "y = x where x > 0, else α (eˣ − 1)",
                                              "dx = g where x > 0, else g α eˣ", "x"))
-
-
 cdef int elu_backward(Node node, Array g) except -1:
     x = node.value(0)
     positive = greater(x, 0)
@@ -383,8 +369,6 @@ def glu(x: TensorLike, axis: int = -1) -> Tensor:
 cdef Op dropout_op = operation("dropout", dropout_backward,
                                "y = x k / (1 − p), with k = 1 of probability 1 − p, else 0",
                                "dx = g k / (1 − p), with the same k")
-
-
 cdef int dropout_backward(Node node, Array g) except -1:
     keep, scale = node.extra
     return node.send(0, multiply(g, multiply(cast(<Array>keep, g.code), scale)))

@@ -134,8 +134,6 @@ cdef inline bint alike(object x, object y):
 # ── arithmetic ────────────────────────────────────────────────────────────────────────────────────
 
 cdef Op add_op = operation("add", add_backward, "y = a + b", "da = g\ndb = g", "", "a, b")
-
-
 cdef int add_backward(Node node, Array g) except -1:
     node.send(0, g)
     return node.send(1, g)
@@ -166,8 +164,6 @@ above.add = add_alike
 
 
 cdef Op subtract_op = operation("subtract", subtract_backward, "y = a − b", "da = g\ndb = −g", "", "a, b")
-
-
 cdef int subtract_backward(Node node, Array g) except -1:
     node.send(0, g)
     if node.needs(1):
@@ -193,8 +189,6 @@ cpdef Array subtract(x: TensorLike, y: TensorLike):
 
 
 cdef Op multiply_op = operation("multiply", multiply_backward, "y = a b", "da = g b\ndb = g a", "b, a", "a, b")
-
-
 cdef int multiply_backward(Node node, Array g) except -1:
     if node.needs(0):
         node.send(0, multiply_alike(g, node.value(1)))
@@ -226,8 +220,6 @@ cpdef Array multiply(x: TensorLike, y: TensorLike):
 
 
 cdef Op divide_op = operation("divide", divide_backward, "y = a / b", "da = g / b\ndb = −g a / b²", "b, a b", "a, b")
-
-
 cdef int divide_backward(Node node, Array g) except -1:
     cdef Array share = divide(g, node.value(1))
     node.send(0, share)
@@ -252,8 +244,6 @@ cpdef Array divide(x: TensorLike, y: TensorLike):
 
 
 cdef Op reciprocal_op = operation("reciprocal", reciprocal_backward, "y = 1 / x", "dx = −g y²", "y")
-
-
 cdef int reciprocal_backward(Node node, Array g) except -1:
     cdef Array y = node.output()
     return node.send(0, negative(multiply(g, multiply(y, y))))
@@ -270,8 +260,6 @@ cdef Array division(Op op, int number, object x, object y):
 
 
 cdef Op floor_divide_op = operation("floor_divide", floor_divide_backward, "y = ⌊a / b⌋", "da = 0\ndb = 0", "", "a, b")
-
-
 cdef int floor_divide_backward(Node node, Array g) except -1:
     cdef Array zeros = multiply(g, 0)
     node.send(0, zeros)
@@ -280,8 +268,6 @@ cdef int floor_divide_backward(Node node, Array g) except -1:
 
 cdef Op remainder_op = operation("remainder", remainder_backward, "y = a − b ⌊a / b⌋", "da = g\ndb = −g ⌊a / b⌋",
                                  ", a b", "a, b")
-
-
 cdef int remainder_backward(Node node, Array g) except -1:
     node.send(0, g)
     if node.needs(1):
@@ -290,8 +276,6 @@ cdef int remainder_backward(Node node, Array g) except -1:
 
 
 cdef Op negative_op = operation("negative", negative_backward, "y = −x", "dx = −g")
-
-
 cdef int negative_backward(Node node, Array g) except -1:
     return node.send(0, negative(g))
 

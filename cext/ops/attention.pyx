@@ -34,8 +34,6 @@ cdef Op attention_op = operation(
     "scaled_dot_product_attention", attention_backward, "S = scale Q Kᵀ + mask\nP = softmax of each row of S\nY = P V",
     "dV = Pᵀ G\ndS = P (G Vᵀ − Σ G Y over each row)\ndQ = scale dS K\ndK = scale dSᵀ Q", "Q K V Y, Q K V Y, Q K V",
     "Q, K, V", "Vaswani et al., 2017", "Y")
-
-
 cdef int attention_backward(Node node, Array g) except -1:
     cdef Array q = node.value(0), k = node.value(1), v = node.value(2), y = node.kept
     statistics, mask, scale, causal, dropout, drawn = node.extra
@@ -108,8 +106,6 @@ cdef Op seen_product_op = operation(
 cdef Op seen_scores_op = operation(
     "seen_scores", seen_scores_backward, "S = A Bᵀ, or 0 where a mask hides the pair",
     "dA = G B, without the terms of hidden pairs\ndB = Gᵀ A, likewise", "B, A", "A, B", "", "S")
-
-
 cdef int seen_product_backward(Node node, Array g) except -1:
     cdef Array a = node.value(0), b = node.value(1), seen = node.extra
     if node.needs(0):

@@ -38,8 +38,6 @@ cdef Op batch_norm_op = operation("batch_norm", train_backward,
                                   "over the n elements of each channel in the batch:\n" + NORMALIZED,
                                   "dγ = Σ g x̂\ndβ = Σ g\ndx = γ r (g − dβ / n − x̂ dγ / n)",
                                   "x γ, x γ, x γ", "x, γ, β", "Ioffe and Szegedy (2015), algorithm 1")
-
-
 cdef int train_backward(Node node, Array g) except -1:
     statistics, eps = node.extra
     cdef Array x = node.value(0), weight = node.value(1), dx, dweight, dbias

@@ -22,8 +22,6 @@ cdef Op conv2d_op = operation("conv2d", convolved_backward,
                               "dx: each g[n, o, i, j] sends w[o, c, k, l] g to the x it was made of\n"
                               "dw: each g[n, o, i, j] sends x g to the w it was made with\n"
                               "db = Σ g over n, i, j", "w, x", "x, w, b")
-
-
 cdef int convolved_backward(Node node, Array g) except -1:
     cdef Array x = node.value(0), weight = node.value(1), dbias = None, dweight
     at, shape, weight_shape = node.extra
@@ -64,8 +62,6 @@ cdef Op data_gradient_op = operation("conv2d_backward_data", data_gradient_backw
                                      "y = dx(g, w), the gradient of x in x ⋆ w\n"
                                      "⟨y, v⟩ = ⟨g, v ⋆ w⟩ for every v",
                                      "with the gradient v of y:\ndg = v ⋆ w\ndw = dw(v, g)", "w, g", "g, w")
-
-
 cdef int data_gradient_backward(Node node, Array v) except -1:
     cdef Array g = node.value(0), weight = node.value(1)
     at, size, weight_shape = node.extra
@@ -87,8 +83,6 @@ cdef Op weight_gradient_op = operation("conv2d_backward_weight", weight_gradient
                                        "y = dw(x, g), the gradient of w in x ⋆ w\n"
                                        "⟨y, u⟩ = ⟨g, x ⋆ u⟩ for every u",
                                        "with the gradient u of y:\ndx = dx(g, u)\ndg = x ⋆ u", "g, x", "x, g")
-
-
 cdef int weight_gradient_backward(Node node, Array u) except -1:
     cdef Array x = node.value(0), g = node.value(1)
     at, shape, size = node.extra

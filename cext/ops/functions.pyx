@@ -66,50 +66,36 @@ cdef Array with_parameter(Op op, int number, Array x, object parameter):
 # ── exponentials and logarithms ─────────────────────────────────────────────────────────────────────
 
 cdef Op exp_op = operation("exp", exp_backward, "y = eˣ", "dx = g y", "y")
-
-
 cdef int exp_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, node.output()))
 
 
 cdef Op expm1_op = operation("expm1", expm1_backward, "y = eˣ − 1", "dx = g (y + 1)", "y")
-
-
 cdef int expm1_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, add(node.output(), 1)))
 
 
 cdef Op exp2_op = operation("exp2", exp2_backward, "y = 2ˣ", "dx = g y ln 2", "y")
-
-
 cdef int exp2_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, multiply(node.output(), ln(2))))
 
 
 cdef Op log_op = operation("log", log_backward, "y = ln x", "dx = g / x", "x")
-
-
 cdef int log_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, node.value(0)))
 
 
 cdef Op log1p_op = operation("log1p", log1p_backward, "y = ln (1 + x)", "dx = g / (1 + x)", "x")
-
-
 cdef int log1p_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, add(node.value(0), 1)))
 
 
 cdef Op log2_op = operation("log2", log2_backward, "y = log₂ x", "dx = g / (x ln 2)", "x")
-
-
 cdef int log2_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, multiply(node.value(0), ln(2))))
 
 
 cdef Op log10_op = operation("log10", log10_backward, "y = log₁₀ x", "dx = g / (x ln 10)", "x")
-
-
 cdef int log10_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, multiply(node.value(0), ln(10))))
 
@@ -117,8 +103,6 @@ cdef int log10_backward(Node node, Array g) except -1:
 cdef Op logaddexp_op = operation("logaddexp", logaddexp_backward, "y = ln (eᵃ + eᵇ)",
                                  "da = g / (1 + eᵇ⁻ᵃ)\ndb = g / (1 + eᵃ⁻ᵇ), both g / 2 for equal infinities",
                                  "a b, a b", "a, b")
-
-
 cdef int logaddexp_backward(Node node, Array g) except -1:
     cdef Array a = node.value(0), b = node.value(1)
     tied = logical_and(equal(a, b), isinf(a))
@@ -133,31 +117,23 @@ cdef int logaddexp_backward(Node node, Array g) except -1:
 # ── powers and roots ────────────────────────────────────────────────────────────────────────────────
 
 cdef Op sqrt_op = operation("sqrt", sqrt_backward, "y = √x", "dx = g / (2 y)", "y")
-
-
 cdef int sqrt_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, multiply(node.output(), 2)))
 
 
 cdef Op rsqrt_op = operation("rsqrt", rsqrt_backward, "y = 1 / √x", "dx = −g y³ / 2", "y")
-
-
 cdef int rsqrt_backward(Node node, Array g) except -1:
     cdef Array y = node.output()
     return node.send(0, multiply(multiply(g, -0.5), multiply(y, multiply(y, y))))
 
 
 cdef Op square_op = operation("square", square_backward, "y = x²", "dx = 2 g x", "x")
-
-
 cdef int square_backward(Node node, Array g) except -1:
     return node.send(0, multiply(multiply(g, node.value(0)), 2))
 
 
 cdef Op squared_difference_op = operation("squared_difference", squared_difference_backward, "y = (a − b)²",
                                           "da = 2 g (a − b)\ndb = 2 g (b − a)", "a b, a b", "a, b")
-
-
 cdef int squared_difference_backward(Node node, Array g) except -1:
     cdef Array a = node.value(0), b = node.value(1), da
     if recording():
@@ -178,8 +154,6 @@ def squared_difference(x: TensorLike, y: TensorLike) -> Tensor:
 
 cdef Op power_op = operation("power", power_backward, "y = aᵇ",
                              "da = g b aᵇ⁻¹, 0 where b = 0\ndb = g y ln a, 0 where a = 0 and b ≥ 0", "a b, a b", "a, b")
-
-
 cdef int power_backward(Node node, Array g) except -1:
     cdef Array a = node.value(0), b = node.value(1), flat
     if node.needs(0):
@@ -191,8 +165,6 @@ cdef int power_backward(Node node, Array g) except -1:
 
 
 cdef Op constant_power_op = operation("power", constant_power_backward, "y = xⁿ", "dx = g n xⁿ⁻¹", "x")
-
-
 cdef int constant_power_backward(Node node, Array g) except -1:
     n = node.extra
     if n == 0:
@@ -201,8 +173,6 @@ cdef int constant_power_backward(Node node, Array g) except -1:
 
 
 cdef Op root_op = operation("power", root_backward, "y = x to the power ½, which is ∞ at −∞", "dx = g / (2 y)", "y")
-
-
 cdef int root_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, multiply(node.output(), 2)))
 
@@ -254,8 +224,6 @@ cpdef Array power(x: TensorLike, y: TensorLike):
 
 cdef Op hypot_op = operation("hypot", hypot_backward, "y = √(a² + b²)",
                              "da = g a / y\ndb = g b / y, both 0 at the origin", "a y, b y", "a, b")
-
-
 cdef int hypot_backward(Node node, Array g) except -1:
     cdef Array y = node.output()
     origin = equal(y, 0)
@@ -270,8 +238,6 @@ cdef int hypot_backward(Node node, Array g) except -1:
 # ── others ──────────────────────────────────────────────────────────────────────────────────────────
 
 cdef Op erf_op = operation("erf", erf_backward, "y = 2/√π ∫₀ˣ exp(−t²) dt", "dx = g 2/√π exp(−x²)", "x")
-
-
 cdef int erf_backward(Node node, Array g) except -1:
     return node.send(0, multiply(multiply(g, 2 / root(pi)), exp(negative(square(node.value(0))))))
 
@@ -279,8 +245,6 @@ cdef int erf_backward(Node node, Array g) except -1:
 cdef Op smooth_l1_op = sloped(SMOOTH_L1_SLOPE, operation("smooth_l1", smooth_l1_backward,
                                                          "y = x² / 2β where |x| < β, else |x| − β / 2",
                                                          "dx = g x / β where |x| < β, else g sign x", "x"))
-
-
 cdef int smooth_l1_backward(Node node, Array g) except -1:
     cdef Array x = node.value(0)
     near = less(absolute(x), node.extra)

@@ -76,8 +76,6 @@ cdef tuple around(Array x, int axis):
 
 cdef Op take_op = operation("take", take_backward, "y_j = x at index i_j along an axis",
                             "dx at i = Σ g_j over all j with i_j = i")
-
-
 cdef int take_backward(Node node, Array g) except -1:
     cdef Array total
     axis, index, shape = node.extra
@@ -105,8 +103,6 @@ cdef Array take_rows(Array x, int axis, Array index):
 
 cdef Op scatter_op = operation("scatter", scatter_backward, "y = 0, then x_j added at index i_j along an axis",
                                "dx_j = g at i_j")
-
-
 cdef int scatter_backward(Node node, Array g) except -1:
     axis, index = node.extra
     return node.send(0, take_rows(g, axis, index))
@@ -181,8 +177,6 @@ def look_up(table: Tensor, indices: Tensor) -> Tensor:
 
 cdef Op take_along_op = operation("take_along_axis", take_along_backward, "y[o, j, i] = x[o, index[o, j, i], i]",
                                   "dx = 0, then g[o, j, i] added at [o, index[o, j, i], i]")
-
-
 cdef int take_along_backward(Node node, Array g) except -1:
     axis, index, shape = node.extra
     return node.send(0, add_along(g, index, axis, shape))
@@ -202,8 +196,6 @@ cdef Array take_along(Array x, Array index, int axis):
 cdef Op add_along_op = operation("add_along_axis", add_along_backward,
                                  "y = 0, then x[o, j, i] added at [o, index[o, j, i], i]",
                                  "dx[o, j, i] = g[o, index[o, j, i], i]")
-
-
 cdef int add_along_backward(Node node, Array g) except -1:
     axis, index = node.extra
     return node.send(0, take_along(g, index, axis))

@@ -229,8 +229,6 @@ cdef Array read(Array x, list spec, list layout, str op="index"):
 
 cdef Op setitem_op = operation("setitem", setitem_backward, "y = x with a part replaced by v",
                                "dx = g, with 0 in that part\ndv = that part of g", "", "x, v")
-
-
 cdef int setitem_backward(Node node, Array g) except -1:
     spec, layout = node.extra
     cdef Array mask

@@ -39,8 +39,6 @@ cdef Array part_of(Array x, int axis, int64_t start, int64_t stop, bint keep):
 cdef Op concat_op = operation("concat", join_backward, "y = x₀, x₁, … side by side along an axis",
                               "dxᵢ = the window of g that xᵢ is in y", "", "x…")
 cdef Op stack_op = operation("stack", join_backward, "y = x₀, x₁, … along a new axis", "dxᵢ = gᵢ", "", "x…")
-
-
 cdef int join_backward(Node node, Array g) except -1:
     axis, bounds, keep = node.extra
     cdef int i
@@ -141,8 +139,6 @@ def stack(tensors: Iterable[TensorLike], axis: int = 0) -> Tensor:
 
 cdef Op split_op = operation("split", split_backward, "y₀, y₁, … = windows of x along an axis",
                              "dx = g₀, g₁, … side by side", "", "x", "", "y…")
-
-
 cdef int split_backward(Node node, Array g) except -1:
     axis, bounds, keep, shape = node.extra
     cdef Array total = zeros(shape, node.code, node.device), piece
@@ -253,8 +249,6 @@ cdef list strips(Array x, int axis, str mode, int64_t n, int64_t before, int64_t
 
 cdef Op pad_op = operation("pad", pad_backward, "y = x between borders of one number, or of elements of x",
                            "dx = g between the borders, with what lies in them added to the elements they are made of")
-
-
 cdef int pad_backward(Node node, Array g) except -1:
     widths, mode, shape = node.extra
     cdef Array part, into

@@ -39,8 +39,6 @@ cdef Array copy_array(Array x):
 
 
 cdef Op astype_op = operation("astype", cast_backward, "y = x in another dtype", "dx = g in the dtype of x")
-
-
 cdef int cast_backward(Node node, Array g) except -1:
     return node.send(0, cast(g, node.extra))
 
@@ -98,8 +96,6 @@ def astype(x: TensorLike, dtype: DTypeLike, *, bint copy: bool | None = True, de
 
 cdef Op reshape_op = operation("reshape", reshape_backward, "y = the elements of x, in the same order",
                                "dx = g in the shape of x")
-
-
 cdef int reshape_backward(Node node, Array g) except -1:
     return node.send(0, reshape_to(g, <tuple>node.extra))
 
@@ -176,8 +172,6 @@ cpdef Array ravel(x: TensorLike):
 
 cdef Op permute_dims_op = operation("permute_dims", permute_backward, "y = x with its axes in another order",
                                     "dx = g with its axes back in place")
-
-
 cdef int permute_backward(Node node, Array g) except -1:
     order = <list>node.extra
     return node.send(0, permute(g, [order.index(i) for i in range(len(order))]))
@@ -329,8 +323,6 @@ cdef Array reindex(Array x, list shape):
 
 cdef Op broadcast_to_op = operation("broadcast_to", broadcast_backward, "y = x repeated along axes",
                                     "dx = Σ g over the axes that were repeated")
-
-
 cdef int broadcast_backward(Node node, Array g) except -1:
     return node.send(0, sum_to(g, <tuple>node.extra))
 
@@ -431,8 +423,6 @@ cdef Array reduce_axes(int op, Array x, list axes, bint keepdims, int code):
 
 
 cdef Op sum_op = operation("sum", sum_backward, "y = Σ x over axes", "dx = g, repeated over these axes")
-
-
 cdef int sum_backward(Node node, Array g) except -1:
     shape, kept = node.extra
     return node.send(0, broadcast_shape(reshape_to(g, kept), shape))

@@ -89,8 +89,6 @@ cdef object scalar_or_operand(str op, object x):
 
 cdef Op where_op = operation("where", where_backward, "y = a where c holds, else b",
                              "da = g where c holds, else 0\ndb = 0 where c holds, else g", "c, c", "a, b, c")
-
-
 cdef int where_backward(Node node, Array g) except -1:
     condition = node.value(2)
     if node.needs(0):
@@ -130,8 +128,6 @@ cpdef Array where(condition: TensorLike, x: TensorLike, y: TensorLike):
 
 cdef Op clip_op = operation("clip", clip_backward, "y = x limited to [low, high]",
                             "dx = 0 where x < low or x > high, else g", "x")
-
-
 cdef int clip_backward(Node node, Array g) except -1:
     x = node.value(0)
     for op, limit in ((LT, node.extra[0]), (GT, node.extra[1])):
@@ -190,8 +186,6 @@ cdef Op minimum_op = operation("minimum", extremum_backward, "y = min(a, b)",
                                "da = g where a < b\n"
                                "db = g where b < a\n"
                                "where they are equal, g / 2 for each", "a b, a b", "a, b")
-
-
 cdef int extremum_backward(Node node, Array g) except -1:
     a, b = node.value(0), node.value(1)
     first, second = (greater(a, b), less(a, b)) if node.extra else (less(a, b), greater(a, b))

@@ -53,8 +53,6 @@ cdef Array product(Array a, Array b, Array bias):
 
 cdef Op matmul_op = operation("matmul", product_backward, "Y = A B", "dA = G Bᵀ\ndB = Aᵀ G", "B, A", "A, B",
                               "", "Y")
-
-
 cdef int product_backward(Node node, Array g) except -1:
     cdef Array a = node.value(0), b = node.value(1)
     if recording():
@@ -184,8 +182,6 @@ cdef Array integer_product(Array a, Array b):
 
 cdef Op linear_op = operation("linear", linear_backward, "Y = X Wᵀ + b", "dX = G W\ndW = Gᵀ X\ndb = Σ G over rows",
                               "W, X", "X, W, b", "", "Y")
-
-
 cdef int linear_backward(Node node, Array g) except -1:
     cdef Array x = node.value(0), weight = node.value(1), rows
     if node.needs(2):

@@ -63,8 +63,6 @@ cdef Array max_pool_composition(Array x, Array index):
 
 cdef Op max_pool2d_op = operation("max_pool2d", max_pool2d_backward, "y = the largest x of each window",
                                   "dx = g at the place of that x, 0 elsewhere", "x")
-
-
 cdef int max_pool2d_backward(Node node, Array g) except -1:
     cdef Array x = node.value(0), index, dx
     if recording():
@@ -201,8 +199,6 @@ cdef int refuse_empty(str op, int64_t count, int64_t length, int64_t stride, int
 
 cdef Op avg_pool2d_op = operation("avg_pool2d", averaged_backward, "y = the mean of x over each window",
                                   "dx = Σ over the windows around x of g / their size")
-
-
 cdef int averaged_backward(Node node, Array g) except -1:
     rows, columns, divisor, shape = node.extra
     return node.send(0, spread(g, rows, columns, divisor, shape[-2], shape[-1]))
@@ -220,8 +216,6 @@ cdef Array average(Array x, Array rows, Array columns, double divisor):
 cdef Op avg_pool2d_backward_op = operation("avg_pool2d_backward", spread_backward,
                                            "y = Σ over the windows around a place of x / their size",
                                            "dx = the mean of g over each window")
-
-
 cdef int spread_backward(Node node, Array g) except -1:
     rows, columns, divisor = node.extra
     return node.send(0, average(g, rows, columns, divisor))

@@ -317,8 +317,6 @@ cdef Op gru_op = operation("gru", backward,
                            "h_t = (1 − z) n + z h_{t−1}\n"
                            "y = h₁ … h_T", BACKWARD.replace("da_t W_hh", "da_t W_hh + z dh_t"), "", INPUTS,
                            "Cho et al. (2014)", "y, h_T")
-
-
 cdef int backward(Node node, Array g) except -1:
     cdef Cell cell = node.extra[0]
     cdef list inputs

@@ -45,8 +45,6 @@ cdef int64_t length(Array x, list axes):
 # ── mean: y = sum x / n, dx = g / n ───────────────────────────────────────────────────────────────
 
 cdef Op mean_op = operation("mean", mean_backward, "y = Σ x / n over axes", "dx = g / n, repeated over these axes")
-
-
 cdef int mean_backward(Node node, Array g) except -1:
     shape, kept, inverse, _ = node.extra
     return node.send(0, spread(multiply(g, inverse), kept, shape))
@@ -89,8 +87,6 @@ cdef Array var_composition(Array x, list axes, double divisor, bint keepdims):
 
 cdef Op var_op = operation("var", var_backward, "y = Σ (x − μ)² / (n − c), with the mean μ of the n elements",
                            "dx = 2 g (x − μ) / (n − c)", "x")
-
-
 cdef int var_backward(Node node, Array g) except -1:
     axes, divisor, keepdims, center = node.extra
     cdef Array x = node.value(0), deviation
@@ -138,8 +134,6 @@ def var(x: TensorLike, axis: int | Sequence[int] | None = None, *, correction: f
 
 
 cdef Op std_op = operation("std", std_backward, "y = √v, v the variance", "dv = g / (2 y), 0 where y = 0", "y", "v")
-
-
 cdef int std_backward(Node node, Array g) except -1:
     cdef Array y = node.output()
     still = equal(y, 0)
@@ -247,8 +241,6 @@ cdef Op max_op = operation("max", extremum_backward, "y = max x over axes",
                            "dx = g where x = y, shared equally among ties, else 0", "x y")
 cdef Op min_op = operation("min", extremum_backward, "y = min x over axes",
                            "dx = g where x = y, shared equally among ties, else 0", "x y")
-
-
 cdef int extremum_backward(Node node, Array g) except -1:
     axes = node.extra
     cdef Array x = node.value(0)
@@ -362,8 +354,6 @@ def all(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims
 
 
 cdef Op logsumexp_op = operation("logsumexp", logsumexp_backward, "y = ln Σ eˣ over axes", "dx = g exp(x − y)", "x y")
-
-
 cdef int logsumexp_backward(Node node, Array g) except -1:
     axes = node.extra
     cdef Array x = node.value(0), y = node.output()
@@ -394,8 +384,6 @@ def logsumexp(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint ke
 
 cdef Op cumulative_sum_op = operation("cumulative_sum", cumulative_sum_backward, "yᵢ = x₀ + … + xᵢ along an axis",
                                       "dxᵢ = gᵢ + … + gₙ₋₁")
-
-
 cdef int cumulative_sum_backward(Node node, Array g) except -1:
     k = node.extra
     return node.send(0, flip(cumulative_sum(flip(g, k), axis=k), k))

@@ -16,8 +16,6 @@ cdef extern from "kernels/kernels.hpp" namespace "mg":
 # ── signs ────────────────────────────────────────────────────────────────────────────────────────
 
 cdef Op abs_op = operation("abs", abs_backward, "y = |x|", "dx = g sign x", "x")
-
-
 cdef int abs_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, sign(node.value(0))))
 
@@ -48,8 +46,6 @@ cdef Op sign_op = operation("sign", no_gradient, "y = sign x", "dx = 0")
 
 cdef Op copysign_op = operation("copysign", copysign_backward, "y = |a| with the sign of b",
                                 "da = g where the signs are equal, else −g, and 0 where a = 0\ndb = 0", "a b", "a, b")
-
-
 cdef int copysign_backward(Node node, Array g) except -1:
     if node.needs(0):
         signs = sign(node.value(0))

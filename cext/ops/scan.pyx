@@ -26,8 +26,6 @@ cdef Op linear_scan_op = operation(
     "linear_scan", linear_scan_backward, "h_t = a_t h_{t−1} + b_t",
     "δ_t = g_t + a_{t+1} δ_{t+1}\nda_t = δ_t h_{t−1}\ndb_t = δ_t\ndh₀ = a_1 δ_1", "a h₀ h, a, a", "a, b, h₀",
     "Blelloch (1990)", "h")
-
-
 cdef int linear_scan_backward(Node node, Array g) except -1:
     cdef Array a = node.value(0), initial, h, d, da = None, db = None, first = None
     cdef int k
@@ -193,8 +191,6 @@ cdef Op ctc_op = operation(
     "β_T(S) = β_T(S−1) = 0, −∞ elsewhere\n"
     "β_{t−1}(s) = ln(exp(e_t(s) + β_t(s)) + exp(e_t(s+1) + β_t(s+1)) + exp(e_t(s+2) + β_t(s+2)))\n"
     "de_t(s) = −g exp(α_t(s) + β_t(s) + loss)", "e loss", "e", "Graves et al. (2006)", "loss")
-
-
 cdef int ctc_backward(Node node, Array g) except -1:
     skip, lengths, last, alpha = node.extra
     cdef Array e = node.value(0), de, beta

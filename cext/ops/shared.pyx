@@ -55,8 +55,6 @@ cdef Array window(Array memory, tuple place):
 
 cdef Op look_op = operation("look", look_backward, "y = the elements of the memory x at a place",
                             "dx = g at that place, 0 elsewhere")
-
-
 cdef int look_backward(Node node, Array g) except -1:
     place, count = node.extra
     return node.send(0, spread(g, place, count))
@@ -72,8 +70,6 @@ cdef Array look(Array memory, tuple place):
 
 cdef Op spread_op = operation("spread", spread_backward, "y = a memory with x at a place, 0 elsewhere",
                               "dx = the elements of g at that place")
-
-
 cdef int spread_backward(Node node, Array g) except -1:
     return node.send(0, look(g, <tuple>node.extra))
 
@@ -92,8 +88,6 @@ cdef Array spread(Array g, tuple place, int64_t count):
 
 cdef Op overlay_op = operation("overlay", overlay_backward, "y = x, with what was written to v taken from v",
                                "dx = g, 0 where v was written\ndv = g where v was written, 0 elsewhere", "", "x, v")
-
-
 cdef int overlay_backward(Node node, Array g) except -1:
     place, over, written, count = node.extra
     cdef Array mask = zeros((count,), BOOL, g.buffer.device), part = window(mask, written)

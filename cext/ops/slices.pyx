@@ -32,8 +32,6 @@ cdef Array window(Array x, list spec):
 
 
 cdef Op slice_op = operation("slice", slice_backward, "y = a window of x", "dx = g in that window, 0 elsewhere")
-
-
 cdef int slice_backward(Node node, Array g) except -1:
     cdef Array into
     spec, shape = node.extra
@@ -53,8 +51,6 @@ cdef Array take_window(Array x, list spec):
 
 
 cdef Op place_op = operation("place", place_backward, "y = x in a window, 0 elsewhere", "dx = that window of g")
-
-
 cdef int place_backward(Node node, Array g) except -1:
     return node.send(0, take_window(g, <list>node.extra))
 

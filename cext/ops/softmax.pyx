@@ -27,8 +27,6 @@ from minigrad.engine.tape.node import GradientError
 
 cdef Op softmax_op = operation("softmax", softmax_backward, "yᵢ = exp xᵢ / Σ exp x along an axis", "dx = y (g − Σ g y)",
                                "y")
-
-
 cdef int softmax_backward(Node node, Array g) except -1:
     axis = node.extra
     cdef Array y = node.output()
@@ -39,8 +37,6 @@ cdef int softmax_backward(Node node, Array g) except -1:
 
 cdef Op log_softmax_op = operation("log_softmax", log_softmax_backward, "y = x − ln Σ exp x along an axis",
                                    "dx = g − exp(y) Σ g", "y")
-
-
 cdef int log_softmax_backward(Node node, Array g) except -1:
     axis = node.extra
     cdef Array y = node.output()
@@ -137,8 +133,6 @@ cdef Array cross_entropy_composition(Array z, Array labels, Array weight, int64_
 cdef Op cross_entropy_op = operation("cross_entropy", cross_entropy_backward,
                                      "loss = w_t (ln Σ exp z − z_t) for the label t of each row, without smoothing",
                                      "dz = g w_t (softmax z − onehot t)", "z", "z", "", "loss")
-
-
 cdef int cross_entropy_backward(Node node, Array g) except -1:
     labels, lse, weight, ignore, smoothing = node.extra
     cdef Array z = node.value(0), dz

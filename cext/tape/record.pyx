@@ -265,8 +265,6 @@ cdef int add_to_grad(Array x, Array g) except -1:
 
 
 cdef Op copy_op = operation("copy", pass_back, "y = x, in memory of its own", "dx = g")
-
-
 cdef int pass_back(Node node, Array g) except -1:
     return node.send(0, g)
 

@@ -36,7 +36,7 @@ def excerpt(op: Op) -> dict[str, Any] | None:
     first = op.forward.partition("\n")[0]
     for path in sorted(ENGINE.rglob("*.pyx")):
         text = path.read_text(encoding="utf-8")
-        records = rf'^cdef Op (?:(?!\n\n).)*?operation\(\s*(?:"{op.name}"|name), (\w+),((?:(?!\n\n).)*)'
+        records = rf'^cdef Op (?:(?!\n\n).)*?operation\(\s*(?:"{op.name}"|name), (\w+),((?:(?!\n\S|\n\n).)*)'
         for record in re.finditer(records, text, re.M | re.S):
             if f'"{first}"' in record[2] or f'"{first}\\n' in record[2]:
                 pieces = [record.span()]
