@@ -9,6 +9,7 @@ import numbers
 import operator
 
 import numpy as np
+from libc.stdint cimport int64_t
 
 from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.memory.array cimport NOWHERE, Array, check_same_device, empty, shape_of
@@ -98,13 +99,13 @@ cdef Array float_operand(str op, object x):
     return a
 
 
-cdef Array layer_bias(str op, object bias, Array x, Array weight):
-    """The bias of a layer, one number for each of its outputs, or None; checked against x and weight (outputs, ...)."""
+cdef Array layer_bias(str op, object bias, Array x, Array weight, int64_t outputs):
+    """The bias of a layer, one number for each of its outputs, or None; checked, as are the dtypes of x and weight."""
     cdef Array b = None
     if bias is not None:
         b = float_operand(op, bias)
-        if b.ndim_ != 1 or b.extent[0] != weight.extent[0]:
-            raise ValueError(f"[{op}] expected bias of shape ({weight.extent[0]},), got {shape_of(b)}")
+        if b.ndim_ != 1 or b.extent[0] != outputs:
+            raise ValueError(f"[{op}] expected bias of shape ({outputs},), got {shape_of(b)}")
         check_same_device(op, x, b)
     check_same_device(op, x, weight)
     if x.code != weight.code or (b is not None and b.code != weight.code):
@@ -120,20 +121,10 @@ cdef int refuse_bool(str op, Array x) except -1:
     return 0
 
 
-cdef object plain_axis(str op, object axis):
-    """An axis as an int, several as a tuple or a list of them; None stays None."""
-    if axis is None or type(axis) is int:
-        return axis
-    if isinstance(axis, (tuple, list)):
-        axes = [integer(op, "axis", k) for k in axis]
-        return axes if isinstance(axis, list) else tuple(axes)
-    if isinstance(axis, bool):      # a flag, as in PyTorch's x.std(False)
-        raise TypeError(f"[{op}] expected an integer axis, got {axis}")
-    return integer(op, "axis", axis)
-
-
 cdef int one_axis(str op, object axis, int ndim) except -1:
     """A checked axis, counted from the front."""
+    if isinstance(axis, bool):      # a flag, as in PyTorch's x.std(False)
+        raise TypeError(f"[{op}] expected an integer axis, got {axis}")
     k = axis if type(axis) is int else integer(op, "axis", axis)
     if ndim == 0:
         raise IndexError(f"[{op}] expected a tensor with an axis {k}, got one with 0 axes")

@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t
 
 from minigrad.engine.devices.backend cimport backend
-from minigrad.engine.memory.array cimport Array, check_same_device, empty, shape_of
+from minigrad.engine.memory.array cimport Array, empty, shape_of
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.shapes cimport parse_shape
 from minigrad.engine.ops.arguments cimport float_operand, layer_bias, operand, optional, pair, single, small_integer
@@ -206,7 +206,7 @@ cdef Array check_and_convolve(str op, int axes, object x, object weight, object 
     if a.extent[1] % parts or a.extent[1] // parts != w.extent[1]:      # their product may have more than 64 bits
         raise ValueError(f"[{op}] expected x of {weight_shape[1] * parts} channels for a weight {weight_shape} and "
                          f"{parts} groups, got {given}")
-    b = layer_bias(op, b, a, w)
+    b = layer_bias(op, b, a, w, w.extent[0])
     at, size = geometry(op, given, a, w, stride, padding, dilation)
     y = convolve(a, w, b, at, size)
     if axes == 1:
@@ -311,11 +311,6 @@ cpdef Array conv_transpose2d(x: TensorLike, weight: TensorLike, bias: TensorLike
         if length < 1 or a.extent[2 + <int>i] < 1:
             raise ValueError(f"[{op}] expected at least one row and column to remain, got {length} on axis {2 + i} "
                              f"from {shape_of(a)} with padding {padding}")
-    check_same_device(op, a, w)
-    if a.code != w.code or (b is not None and b.code != w.code):
-        raise TypeError(f"[{op}] expected one dtype, got x {a.dtype}, weight {w.dtype}"
-                        f"{'' if b is None else f', bias {b.dtype}'}")
-    if b is not None and (b.ndim_ != 1 or b.extent[0] != shape[1]):
-        raise ValueError(f"[{op}] expected bias of shape ({shape[1]},), got {shape_of(b)}")
+    b = layer_bias(op, b, a, w, shape[1])
     out = data_gradient(a, w, (*stride, *padding, *dilation), tuple(shape))
     return out if b is None else add(out, reshape_to(b, (shape[1], 1, 1)))

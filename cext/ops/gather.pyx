@@ -10,7 +10,7 @@ from minigrad.engine.memory.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.memory.interop cimport from_object
 from minigrad.engine.memory.listener cimport listeners, note_computed, note_read
 from minigrad.engine.memory.shapes cimport MAX_NDIM, device_name
-from minigrad.engine.ops.arguments cimport float_operand, is_scalar, one_axis, operand, plain_axis, plain_scalar
+from minigrad.engine.ops.arguments cimport float_operand, is_scalar, one_axis, operand, plain_scalar
 from minigrad.engine.ops.arithmetic cimport add
 from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, elements, permute_raw, reshape_to
 from minigrad.engine.ops.slices cimport zeros
@@ -140,7 +140,6 @@ def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> Tensor:
     tensor([30., 10.])
     """
     cdef Call _call = begin(take_op)
-    axis = plain_axis("take", axis)
     cdef Array a = operand("take", x), index = indices_of("take", indices)
     if axis is None and a.ndim_ != 1:
         raise ValueError(f"[take] expected an axis for {a.ndim_} axes")
@@ -226,7 +225,6 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Tenso
     tensor([[1., 2., 3.]])
     """
     cdef Call _call = begin("take_along_axis")
-    axis = plain_axis("take_along_axis", axis)
     cdef Array a = operand("take_along_axis", x), index = indices_of("take_along_axis", indices)
     cdef int k = one_axis("take_along_axis", axis, a.ndim_)
     index = check_index("take_along_axis", index, a.extent[k], k, a.buffer.device)
@@ -272,7 +270,6 @@ def scatter_add(x: TensorLike, axis: int, indices: TensorLike, values: TensorLik
     tensor([2., 0., 4.])
     """
     cdef Call _call = begin("scatter_add")
-    axis = plain_axis("scatter_add", axis)
     cdef Array a = float_operand("scatter_add", x), index = indices_of("scatter_add", indices), v
     number = plain_scalar("scatter_add", values)
     v = operand("scatter_add", values if number is None else number)
@@ -305,7 +302,6 @@ def argsort(x: TensorLike, axis: int = -1, *, bint descending=False, stable: boo
     tensor([1, 2, 0])
     """
     cdef Call _call = begin("argsort")
-    axis = plain_axis("argsort", axis)
     cdef Array a = operand("argsort", x), plain, out
     cdef int k = one_axis("argsort", axis, a.ndim_)
     order = [i for i in range(a.ndim_) if i != k] + [k]
@@ -327,7 +323,6 @@ def sort(x: TensorLike, axis: int = -1, *, bint descending=False, stable: bool =
     tensor([3., 2., 1.])
     """
     cdef Call _call = begin("sort")
-    axis = plain_axis("sort", axis)
     cdef Array a = operand("sort", x)
     cdef int k = one_axis("sort", axis, a.ndim_)
     cdef Array index = argsort(a, axis=k, descending=descending)

@@ -7,7 +7,7 @@ from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport is_float
 from minigrad.engine.memory.listener cimport listeners
 from minigrad.engine.memory.shapes cimport MAX_NDIM, parse_shape
-from minigrad.engine.ops.arguments cimport integer, number, one_axis, operand, plain_axis, plain_scalar
+from minigrad.engine.ops.arguments cimport integer, number, one_axis, operand, plain_scalar
 from minigrad.engine.ops.arithmetic cimport add
 from minigrad.engine.ops.layout cimport cast, copy_array, reshape, sum_axes
 from minigrad.engine.ops.slices cimport place_window, take_window, window, zeros
@@ -102,7 +102,6 @@ def concat(tensors: Iterable[TensorLike], axis: int | None = 0) -> Tensor:
             [3, 4]])
     """
     cdef Call _call = begin(concat_op)
-    axis = plain_axis("concat", axis)
     parts = match_parts("concat", tensors)
     if axis is None:
         parts, axis = [reshape(part, -1) for part in parts], 0
@@ -128,7 +127,6 @@ def stack(tensors: Iterable[TensorLike], axis: int = 0) -> Tensor:
             [2, 4]])
     """
     cdef Call _call = begin(stack_op)
-    axis = plain_axis("stack", axis)
     parts = match_parts("stack", tensors)
     for part in parts:
         if not same_shape(<Array>part, <Array>parts[0]):
@@ -186,7 +184,6 @@ def split(x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = 0
     [tensor([0, 1]), tensor([2, 3, 4])]
     """
     cdef Call _call = begin(split_op)
-    axis = plain_axis("split", axis)
     cdef Array a = operand("split", x)
     cdef list cuts = None
     if hasattr(indices_or_sections, "__index__"):
@@ -221,7 +218,6 @@ def unstack(x: TensorLike, axis: int = 0) -> tuple[Tensor, ...]:
     (tensor([1, 2]), tensor([3, 4]))
     """
     cdef Call _call = begin("unstack")
-    axis = plain_axis("unstack", axis)
     cdef Array a = operand("unstack", x)
     cdef int k = one_axis("unstack", axis, a.ndim_)
     check_pieces("unstack", a, a.extent[k])

@@ -13,7 +13,7 @@ from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport BOOL, INT32, INT64, code_of, dtype_of, is_float, itemsize
 from minigrad.engine.memory.listener cimport listeners, note_computed
 from minigrad.engine.memory.shapes cimport MAX_NDIM, parse_shape, product
-from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand, plain_axis, refuse_bool
+from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand, refuse_bool
 from minigrad.engine.tape.node cimport Node, Op, operation, recording
 from minigrad.engine.tape.record cimport copy_op, track
 
@@ -200,7 +200,7 @@ cpdef Array permute_dims(x: TensorLike, axes: Sequence[int]):
     cdef Array a = operand("permute_dims", x)
     if not hasattr(axes, "__iter__"):
         axes = (axes,)
-    axes = plain_axis("permute_dims", tuple(itertools.islice(axes, MAX_NDIM + 1)))      # an iterator may be endless
+    axes = tuple(itertools.islice(axes, MAX_NDIM + 1))      # an iterator may be endless
     order = [one_axis("permute_dims", k, a.ndim_) for k in axes]
     if len(order) != a.ndim_ or len(set(order)) != a.ndim_:
         raise ValueError(f"[permute_dims] expected each of {a.ndim_} axes once, got {axes}")
@@ -233,10 +233,10 @@ cpdef Array moveaxis(x: TensorLike, source: int | Sequence[int], destination: in
     """
     cdef Call _call = begin("moveaxis")
     cdef Array a = operand("moveaxis", x)
-    sources = plain_axis("moveaxis", source if isinstance(source, (tuple, list)) else (source,))
-    places = plain_axis("moveaxis", destination if isinstance(destination, (tuple, list)) else (destination,))
-    sources = [one_axis("moveaxis", k, a.ndim_) for k in sources]
-    places = [one_axis("moveaxis", k, a.ndim_) for k in places]
+    sources, places = [
+        [one_axis("moveaxis", k, a.ndim_) for k in (axes if isinstance(axes, (tuple, list)) else (axes,))]
+        for axes in (source, destination)
+    ]
     if len(sources) != len(places) or len(set(sources)) != len(sources) or len(set(places)) != len(places):
         raise ValueError(f"[moveaxis] expected as many distinct positions as axes, got {source} and {destination}")
     order = [k for k in range(a.ndim_) if k not in sources]
@@ -254,7 +254,6 @@ cpdef Array swapaxes(x: TensorLike, axis1: int, axis2: int):
     (4, 3, 2)
     """
     cdef Call _call = begin("swapaxes")
-    axis1, axis2 = plain_axis("swapaxes", axis1), plain_axis("swapaxes", axis2)
     cdef Array a = operand("swapaxes", x)
     cdef int first = one_axis("swapaxes", axis1, a.ndim_), second = one_axis("swapaxes", axis2, a.ndim_)
     order = list(range(a.ndim_))
@@ -272,7 +271,7 @@ cpdef Array expand_dims(x: TensorLike, axis: int | Sequence[int] | None):
     """
     cdef Call _call = begin("expand_dims")
     cdef Array a = operand("expand_dims", x)
-    places = plain_axis("expand_dims", axis if isinstance(axis, (tuple, list)) else (axis,))
+    places = axis if isinstance(axis, (tuple, list)) else (axis,)
     places = many_axes("expand_dims", places, a.ndim_ + <int>len(places))
     shape = list(shape_of(a))
     for k in places:
@@ -295,7 +294,6 @@ cpdef Array squeeze(x: TensorLike, axis: int | Sequence[int] | None = None):
     """
     cdef Call _call = begin("squeeze")
     cdef Array a = operand("squeeze", x)
-    axis = plain_axis("squeeze", axis)
     drop = [k for k in range(a.ndim_) if a.extent[<int>k] == 1] if axis is None else many_axes("squeeze", axis, a.ndim_)
     for k in drop:
         if a.extent[<int>k] != 1:
@@ -484,6 +482,5 @@ def sum(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims
     tensor([4., 6.])
     """
     cdef Call _call = begin(sum_op)
-    axis = plain_axis("sum", axis)
     cdef Array a = summand("sum", x, dtype)
     return sum_axes(a, many_axes("sum", axis, a.ndim_), keepdims)

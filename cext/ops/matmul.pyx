@@ -257,7 +257,7 @@ cpdef Array linear(x: TensorLike, weight: Tensor, bias: Tensor | None = None):
     if w.ndim_ != 2 or a.ndim_ < 1 or a.extent[a.ndim_ - 1] != w.extent[1]:
         raise ValueError(f"[linear] expected x of shape (..., n) and weight of shape (m, n), got {shape_of(a)} and "
                          f"{shape_of(w)}")
-    b = layer_bias("linear", b, a, w)
+    b = layer_bias("linear", b, a, w, w.extent[0])
     rows = as_rows(dense(a))
     cdef Array out = with_shape(product(rows, exchange_last_axes(w), None if b is None else dense(b)), a)
     track(linear_op, out, a, w, b)

@@ -7,7 +7,7 @@ from minigrad.engine.memory.array cimport Array, empty_as, shape_of
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport BOOL, INT64
 from minigrad.engine.memory.listener cimport listeners, note_computed
-from minigrad.engine.ops.arguments cimport float_operand, many_axes, number, one_axis, operand, plain_axis
+from minigrad.engine.ops.arguments cimport float_operand, many_axes, number, one_axis, operand
 from minigrad.engine.ops.arithmetic cimport apply_unary, divide, multiply, subtract
 from minigrad.engine.ops.functions cimport exp, square
 from minigrad.engine.ops.layout cimport (
@@ -68,7 +68,6 @@ def mean(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdim
     tensor([1.5, 4.5])
     """
     cdef Call _call = begin(mean_op)
-    axis = plain_axis("mean", axis)
     cdef Array a = float_operand("mean", x)
     axes = many_axes("mean", axis, a.ndim_)
     cdef int64_t n = length(a, axes)
@@ -99,7 +98,6 @@ cdef int var_backward(Node node, Array g) except -1:
 
 cdef Array variance(str name, object x, object axis, object correction, bint keepdims):
     cdef Call _call = begin(var_op)
-    axis = plain_axis(name, axis)
     cdef double divisor = number(name, "correction", correction)
     cdef Array a = float_operand(name, x), plain
     axes = many_axes(name, axis, a.ndim_)
@@ -229,7 +227,6 @@ def prod(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdim
     tensor(24.)
     """
     cdef Call _call = begin(prod_op)
-    axis = plain_axis("prod", axis)
     cdef Array a = summand("prod", x, dtype)
     axes = many_axes("prod", axis, a.ndim_)
     cdef Array out = reduce_axes(PROD, a, axes, keepdims, a.code)
@@ -252,7 +249,6 @@ cdef int extremum_backward(Node node, Array g) except -1:
 
 cdef Array extremum(str name, int op, object x, object axis, bint keepdims):
     cdef Call _call = begin(max_op if op == MAX else min_op)
-    axis = plain_axis(name, axis)
     cdef Array a = operand(name, x)
     axes = many_axes(name, axis, a.ndim_)
     if length(a, axes) == 0:
@@ -287,7 +283,6 @@ def min(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims
 
 cdef Array position(str name, int op, object x, object axis, bint keepdims):
     cdef Call _call = begin(name)
-    axis = plain_axis(name, axis)
     cdef Array a = operand(name, x)
     axes = many_axes(name, axis, a.ndim_) if axis is None else [one_axis(name, axis, a.ndim_)]
     if length(a, axes) == 0:
@@ -322,7 +317,6 @@ def argmin(x: TensorLike, axis: int | None = None, *, bint keepdims=False) -> Te
 
 cdef Array decide(str name, int op, object x, object axis, bint keepdims):
     cdef Call _call = begin(name)
-    axis = plain_axis(name, axis)
     cdef Array a = cast(operand(name, x), BOOL)
     axes = many_axes(name, axis, a.ndim_)
     cdef Array out = reduce_axes(op, a, axes, keepdims, BOOL)
@@ -370,7 +364,6 @@ def logsumexp(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint ke
     tensor(1000.6932)
     """
     cdef Call _call = begin(logsumexp_op)
-    axis = plain_axis("logsumexp", axis)
     cdef Array a = float_operand("logsumexp", x), plain
     axes = many_axes("logsumexp", axis, a.ndim_)
     rest = [k for k in range(a.ndim_) if k not in axes]
@@ -408,7 +401,6 @@ def cumulative_sum(x: TensorLike, axis: int | None = None, *, dtype: DTypeLike =
     tensor([1., 3., 6.])
     """
     cdef Call _call = begin(cumulative_sum_op)
-    axis = plain_axis("cumulative_sum", axis)
     cdef Array a = summand("cumulative_sum", x, dtype), plain
     if axis is None and a.ndim_ != 1:
         raise ValueError(f"[cumulative_sum] expected an axis for {a.ndim_} axes")

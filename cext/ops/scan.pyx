@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.memory.array cimport Array, check_same_device, empty, empty_as, shape_of
 from minigrad.engine.memory.calls cimport Call, begin
-from minigrad.engine.ops.arguments cimport is_scalar, one_axis, optional, plain_axis, plain_scalar, scalar
+from minigrad.engine.ops.arguments cimport is_scalar, one_axis, optional, plain_scalar, scalar
 from minigrad.engine.ops.arithmetic cimport match_floats, multiply
 from minigrad.engine.ops.gather cimport take_along
 from minigrad.engine.ops.join cimport join_along
@@ -130,7 +130,6 @@ def linear_scan(a: TensorLike, b: TensorLike, initial: TensorLike | None = None,
     cdef Call _call = begin(linear_scan_op)
     if not isinstance(reverse, bool):
         raise TypeError(f"[linear_scan] expected reverse True or False, got {reverse!r}")
-    axis = plain_axis("linear_scan", axis)
     start = plain_scalar("linear_scan", initial) if is_scalar(initial) else optional("linear_scan", initial)
     cdef Array x, y, first = None, out, plain
     x, y = match_floats("linear_scan", a, b)

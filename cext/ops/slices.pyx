@@ -6,7 +6,7 @@ from minigrad.engine.memory.array cimport Array, empty, shape_of, view
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.listener cimport listeners
 from minigrad.engine.memory.shapes cimport MAX_NDIM, parse_shape
-from minigrad.engine.ops.arguments cimport many_axes, operand, plain_axis
+from minigrad.engine.ops.arguments cimport many_axes, operand
 from minigrad.engine.tape.node cimport Node, Op, operation, recording
 from minigrad.engine.tape.record cimport track
 
@@ -80,7 +80,6 @@ cpdef Array flip(x: TensorLike, axis: int | Sequence[int] | None = None):
     """
     cdef Call _call = begin("flip")
     cdef Array a = operand("flip", x)
-    axis = plain_axis("flip", axis)
     cdef list turned = many_axes("flip", axis, a.ndim_), spec = []
     cdef int64_t length
     cdef int k

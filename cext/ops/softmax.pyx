@@ -8,7 +8,7 @@ from minigrad.engine.devices.kernel_list cimport repeat
 from minigrad.engine.memory.array cimport Array, alias, check_same_device, empty, empty_as, same_shape, shape_of
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport BOOL, FLOAT32, INT64, is_float
-from minigrad.engine.ops.arguments cimport float_operand, integer, number, one_axis, operand, optional, plain_axis
+from minigrad.engine.ops.arguments cimport float_operand, integer, number, one_axis, operand, optional
 from minigrad.engine.ops.arithmetic cimport add, multiply, negative, subtract
 from minigrad.engine.ops.functions cimport exp
 from minigrad.engine.ops.gather cimport beside, take_rows, take_along
@@ -72,7 +72,6 @@ cdef Array rows_backward(bint log, Array y, Array g, int axis):
 
 cdef Array rows_forward(str name, bint log, object x, object axis):
     cdef Call _call = begin(log_softmax_op if log else softmax_op)
-    axis = plain_axis(name, axis)
     cdef Array a = float_operand(name, x), plain, out
     cdef int k = one_axis(name, axis, a.ndim_)
     plain = rows_last(a, k)
