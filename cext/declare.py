@@ -3,8 +3,8 @@
 primitives.pxi states each primitive once, as a method of the CPU. From it follows the interface of all devices: the
 class Backend, whose methods are abstract, its declaration, and the expressions by which a profile counts. A kernel is
 declared by its definition, below the line ``MG_KERNEL(name[types])``; the members of the table of kernels follow. The
-rows of ops/elementwise.txt become functions, and those of OPERATORS methods. The ``.pxd`` file of a module in cext/
-lacks the functions that other modules cimport: they are declared as the ``.pyx`` file defines them.
+rows of ops/elementwise.txt become functions, and those of OPERATORS and METHODS methods. The ``.pxd`` file of a module
+in cext/ lacks the functions that other modules cimport: they are declared as the ``.pyx`` file defines them.
 """
 
 import re
@@ -42,6 +42,21 @@ or        bitwise_or           |=   -1
 xor       bitwise_xor          ^=   -1
 lshift    bitwise_left_shift   <<=  -1
 rshift    bitwise_right_shift  >>=  -1
+"""
+# The functions that are methods, too, by module; one has another name as a method
+METHODS = """
+layout        moveaxis swapaxes ravel expand_dims squeeze broadcast_to astype sum
+slices        flip
+join          split unstack
+reduce        prod mean var std max min argmax argmin any all logsumexp cumulative_sum
+gather        sort argsort take take_along_axis scatter_add nonzero
+logic         clip maximum minimum
+arithmetic    reciprocal
+functions     exp expm1 exp2 log log1p log2 log10 sqrt rsqrt square erf
+trigonometry  sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
+rounding      abs=absolute sign floor ceil trunc round isnan isinf isfinite signbit
+activation    relu sigmoid
+softmax       softmax log_softmax
 """
 COMPARISONS = "eq equal ne not_equal lt less le less_equal gt greater ge greater_equal"
 CIMPORT = re.compile(r"^from ([\w.]+) cimport (\([^)]*\)|.*)$", re.MULTILINE)
@@ -94,8 +109,8 @@ def elementwise():
 
 
 def operators():
-    """The methods that Python calls for operators, in their class."""
-    methods = []
+    """The methods that Python calls for operators, and those that are functions, in their class."""
+    methods, imports = [], []
 
     def add_method(name, call, result="Tensor"):
         methods.append(f"    def __{name}__(self, other: TensorLike) -> {result}:\n        return {call}\n")
@@ -107,9 +122,13 @@ def operators():
         add_method(f"i{name}", f'in_place("{symbol}", {module}.{function}, {kernel}, self, other)', "Self")
     for name, function in re.findall(r"(\w+) (\w+)", COMPARISONS):
         add_method(name, f"{function}(self, other) if acceptable(other) else NotImplemented")
+    for module, *names in map(str.split, METHODS.strip().splitlines()):
+        imports.append(f"from minigrad.engine.ops import {module} as {module}_functions\n")
+        for name, function in ((name.partition("=")[0], name.rpartition("=")[2]) for name in names):
+            methods.append(f"    {name} = {module}_functions.{function}\n")
     text = (SOURCE / "tensor" / "operators.pxi").read_text("utf-8")
-    place = "    # The methods of OPERATORS and COMPARISONS in cext/declare.py\n"
-    return {"tensor/operators.pxi": text.replace(place, "\n".join(methods))}
+    place = "    # The methods of OPERATORS, COMPARISONS and METHODS in cext/declare.py\n"
+    return {"tensor/operators.pxi": "".join(imports) + text.replace(place, "\n".join(methods))}
 
 
 def declarations(included):

@@ -46,7 +46,7 @@ cdef class Operators(Array):
     def __hash__(self) -> int:
         return id(self) >> 4    # by identity: == is elementwise
 
-    # The methods of OPERATORS and COMPARISONS in cext/declare.py
+    # The methods of OPERATORS, COMPARISONS and METHODS in cext/declare.py
 
     def __mul__(self, other: TensorLike) -> Tensor:
         return multiply(self, other) if acceptable(other) else unmultiplied(self, other)

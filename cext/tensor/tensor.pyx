@@ -23,10 +23,7 @@ from minigrad.engine.ops.layout cimport cast, copy_array, matrix_transpose, perm
 from minigrad.engine.ops.transfer cimport destination, move
 from minigrad.engine.tape.node cimport Node
 from minigrad.engine.tape.record cimport as_leaf, gradient_node, is_leaf, retire_leaf
-from minigrad.engine.ops import (
-    activation, arithmetic, functions, gather, join, layout, logic, reduce, rounding, slices, softmax as rows,
-    trigonometry,
-)
+from minigrad.engine.ops import layout
 from minigrad.engine.tape import backward, hooks, record as tape
 from minigrad.engine.tape.node import GradientError
 
@@ -405,80 +402,6 @@ cdef class Tensor(Operators, Extension):
                 raise ValueError(f"[transpose] expected all {self.ndim_} axes in their new order, got {axes}: "
                                  f"x.swapaxes({axes[0]}, {axes[1]}) exchanges these two")
         return self.permute_dims(*axes) if axes else self.T
-
-    moveaxis = layout.moveaxis
-    swapaxes = layout.swapaxes
-    ravel = layout.ravel
-    expand_dims = layout.expand_dims
-    squeeze = layout.squeeze
-    broadcast_to = layout.broadcast_to
-    flip = slices.flip
-    astype = layout.astype
-    split = join.split
-    unstack = join.unstack
-
-    # ── values ──
-
-    sum = layout.sum
-    prod = reduce.prod
-    mean = reduce.mean
-    var = reduce.var
-    std = reduce.std
-    max = reduce.max
-    min = reduce.min
-    argmax = reduce.argmax
-    argmin = reduce.argmin
-    any = reduce.any
-    all = reduce.all
-    logsumexp = reduce.logsumexp
-    cumulative_sum = reduce.cumulative_sum
-    sort = gather.sort
-    argsort = gather.argsort
-    take = gather.take
-    take_along_axis = gather.take_along_axis
-    scatter_add = gather.scatter_add
-    nonzero = gather.nonzero
-    clip = logic.clip
-    maximum = logic.maximum
-    minimum = logic.minimum
-    reciprocal = arithmetic.reciprocal
-    exp = functions.exp
-    expm1 = functions.expm1
-    exp2 = functions.exp2
-    log = functions.log
-    log1p = functions.log1p
-    log2 = functions.log2
-    log10 = functions.log10
-    sqrt = functions.sqrt
-    rsqrt = functions.rsqrt
-    square = functions.square
-    sin = trigonometry.sin
-    cos = trigonometry.cos
-    tan = trigonometry.tan
-    asin = trigonometry.asin
-    acos = trigonometry.acos
-    atan = trigonometry.atan
-    sinh = trigonometry.sinh
-    cosh = trigonometry.cosh
-    tanh = trigonometry.tanh
-    asinh = trigonometry.asinh
-    acosh = trigonometry.acosh
-    atanh = trigonometry.atanh
-    erf = functions.erf
-    abs = rounding.absolute
-    sign = rounding.sign
-    floor = rounding.floor
-    ceil = rounding.ceil
-    trunc = rounding.trunc
-    round = rounding.round
-    isnan = rounding.isnan
-    isinf = rounding.isinf
-    isfinite = rounding.isfinite
-    signbit = rounding.signbit
-    relu = activation.relu
-    sigmoid = activation.sigmoid
-    softmax = rows.softmax
-    log_softmax = rows.log_softmax
 
 
 set_result_type(Tensor)
