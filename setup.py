@@ -67,6 +67,7 @@ SMALL = {
     "memory.listener",
     "memory.overlap",
     "memory.refusals",
+    "memory.shapes",
     "ops.attention",
     "ops.batch_norm",
     "ops.conv",

@@ -5,7 +5,7 @@
 
 namespace mg {
 
-enum DType { BOOL, INT32, INT64, FLOAT32, FLOAT64, DTYPES };
+enum DType { BOOL, UINT8, INT32, INT64, FLOAT32, FLOAT64, DTYPES };
 constexpr int FLOATS = 2;
 
 // One-dimensional inner loop over n elements. data = {inputs..., output}, strides in bytes (may be

@@ -28,6 +28,7 @@ from minigrad.engine.memory.dtype import (
     DType as DType, float32 as float32, float64 as float64, get_default_dtype as get_default_dtype,
     get_float32_matmul_precision as get_float32_matmul_precision, int32 as int32, int64 as int64,
     set_default_dtype as set_default_dtype, set_float32_matmul_precision as set_float32_matmul_precision,
+    uint8 as uint8,
 )  # fmt: skip
 from minigrad.engine.memory.pool import (
     empty_cache as empty_cache, memory_allocated as memory_allocated, memory_cached as memory_cached,

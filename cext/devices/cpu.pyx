@@ -16,8 +16,9 @@ from minigrad.engine.devices.backend cimport Backend, register
 from minigrad.engine.devices.kernel_list cimport repeat
 from minigrad.engine.memory.array cimport Array, alias, empty, empty_as, view
 from minigrad.engine.memory.calls cimport ACTIVE, is_capturing, refuse_in_capture
-from minigrad.engine.memory.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, itemsize
+from minigrad.engine.memory.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, UINT8, itemsize
 from minigrad.engine.memory.interop cimport from_object
+from minigrad.engine.memory.refusals cimport undefined
 from minigrad.engine.devices.blas import find
 
 # ── elementwise ───────────────────────────────────────────────────────────────────────────────────
@@ -25,7 +26,7 @@ from minigrad.engine.devices.blas import find
 cdef int elementwise(str primitive, Loop loop, int operands, Array a, Array b, Array c, Array out) except -1:
     """Run a loop over `operands` arrays, the last of them `out`, of one shape."""
     if loop == NULL:
-        raise TypeError(f"[{primitive}] not defined for {a.dtype}")
+        raise undefined(primitive, a.dtype)
     cdef Flat flat
     cdef Strided strided
     cdef bint dense = out.packed and a.packed
@@ -86,6 +87,8 @@ cdef inline uint64_t element_of(int code, value) except? 1:
         (<int64_t*>start)[0] = value
     elif code == INT32:
         (<int32_t*>start)[0] = value
+    elif code == UINT8:
+        (<uint8_t*>start)[0] = value
     else:
         start[0] = bool(value)
     return element

@@ -57,7 +57,7 @@ cdef class CPU(Backend):
     cpdef reduce(self, int op, int64_t outer, int64_t n, int64_t inner, Array x, Array out):
         """out[outer, inner] = op over the middle axis of x[outer, n, inner], contiguous."""
         if kernels.reduce[op][x.code] == NULL:
-            raise TypeError(f"[reduce] not defined for {x.dtype}")
+            raise undefined("reduce", x.dtype)
         launch(x.count, kernels.reduce[op][x.code], outer, n, inner, x.data, out.data)
 
     # flops: MOMENTS * x.size

@@ -350,17 +350,18 @@ void clip(int64_t n, char* const* data, const int64_t* strides) {
 }
 
 // A float out of range becomes the nearest integer in range, and NaN becomes 0; integers wrap.
-template <class To>
+template <class To, bool truth = false>
 struct Cast {
     template <class From>
     MG_INLINE static To apply(From x) {
-        if constexpr (std::is_same_v<To, Bool>) {
+        if constexpr (truth) {
             return x != 0;
         } else if constexpr (is_float<From> && !is_float<To>) {
-            constexpr To HIGHEST = To(~std::make_unsigned_t<To>(0) >> 1);
-            constexpr From LIMIT = From(std::make_unsigned_t<To>(1) << (sizeof(To) * 8 - 1));
+            constexpr bool has_sign = To(-1) < 0;
+            constexpr To HIGHEST = To(Wrapping<To>(~Wrapping<To>(0)) >> has_sign);
+            constexpr From LIMIT = From(uint64_t{1} << (sizeof(To) * 8 - has_sign));
             if (x != x) return 0;
-            return x >= LIMIT ? HIGHEST : x < -LIMIT ? -HIGHEST - 1 : To(x);
+            return x >= LIMIT ? HIGHEST : x < (has_sign ? -LIMIT : 0) ? To(-HIGHEST - 1) : To(x);
         } else {
             return To(x);
         }
@@ -381,6 +382,7 @@ void set_unary(Kernels& k, Types<T...>) {
         return unary_strided<F, U>;
     };
     ((k.unary[op][dtype_of<T>] = loop(T())), ...);
+    if constexpr (std::is_same_v<types, EVERY>) k.unary[op][UINT8] = k.unary[op][BOOL];
 }
 
 template <Kind kind, Binary op, class types, class... T>
@@ -393,11 +395,13 @@ void set_binary(Kernels& k, Types<T...>) {
         return binary_strided<F, U>;
     };
     ((k.binary[op][dtype_of<T>] = loop(T())), ...);
+    if constexpr (std::is_same_v<types, EVERY>) k.binary[op][UINT8] = k.binary[op][BOOL];
 }
 
 template <class From, class... To>
 void set_cast(Kernels& k) {
-    ((k.cast[dtype_of<From>][dtype_of<To>] = unary<Cast<To>, From>), ...);
+    ((k.cast[dtype_of<From>][dtype_of<To>] = unary<Cast<To, std::is_same_v<To, Bool>>, From>), ...);
+    k.cast[dtype_of<From>][UINT8] = unary_strided<Cast<uint8_t>, From>;  // seldom called, and small
 }
 
 template <class... T>
@@ -421,6 +425,10 @@ void fill_elementwise(Kernels& k) {
     set_where<Bool, int32_t, int64_t, float, double>(k);
     MG_FLOATS(clip);
     set_casts<Bool, int32_t, int64_t, float, double>(k);
+    // uint8 has the type of a bool in C++, and shares its kernels that make no use of the two values
+    k.where[UINT8] = k.where[BOOL];
+    k.cast[BOOL][UINT8] = unary<Cast<uint8_t>, Bool>;
+    for (int to = 0; to < DTYPES; to++) k.cast[UINT8][to] = k.cast[BOOL][to];
 }
 
 }  // namespace mg::MG_ISA

@@ -146,6 +146,7 @@ void fill_index(Kernels& k) {
     MG_FLOATS(add_at);
     MG_FLOATS(add_along);
     put_kernel<take_along<uint8_t>>(k.take_along[BOOL]);
+    k.take_along[UINT8] = k.take_along[BOOL];
     put_kernel<take_along<uint32_t>>(k.take_along[INT32]);
     put_kernel<take_along<uint64_t>>(k.take_along[INT64]);
     k.take_along[FLOAT32] = k.take_along[INT32];

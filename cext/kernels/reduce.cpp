@@ -421,6 +421,8 @@ void fill(Kernels& k, DType dtype) {
 
 void fill_reduce(Kernels& k) {
     fill<uint8_t>(k, BOOL);  // bools are bytes of 0 and 1
+    k.reduce[ARGMAX][UINT8] = k.reduce[ARGMAX][BOOL];
+    k.reduce[ARGMIN][UINT8] = k.reduce[ARGMIN][BOOL];
     fill<int32_t>(k, INT32);
     fill<int64_t>(k, INT64);
     fill<float>(k, FLOAT32);

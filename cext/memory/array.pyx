@@ -16,7 +16,7 @@ from libc.stdint cimport int32_t, int64_t
 import numpy as np
 
 from minigrad.engine.memory.calls cimport ACTIVE, ActiveCalls, is_capturing, refuse_in_capture
-from minigrad.engine.memory.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, dtype_of, itemsize
+from minigrad.engine.memory.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, UINT8, dtype_of, itemsize
 from minigrad.engine.memory.pool cimport Drop, adopt, gpus, new_buffer, owner_of_memory, release
 from minigrad.engine.memory.shapes cimport MAX_NDIM, device_name, size_of
 
@@ -30,7 +30,7 @@ cdef extern from "runtime/active_calls.hpp" namespace "mg":
 
 ctypedef object (*New)(PyTypeObject*, PyObject*, PyObject*)
 cdef tuple NO_ARGUMENTS = ()
-cdef char** FORMATS = ["?", "i", "l", "f", "d"]     # names in the buffer protocol, by dtype
+cdef char** FORMATS = ["?", "B", "i", "l", "f", "d"]     # names in the buffer protocol, by dtype
 
 
 # ── the layout of an array ──────────────────────────────────────────────────────────────────────
@@ -236,7 +236,7 @@ cdef object first_element(Array x):
         return (<int64_t*>x.data)[0]
     if x.code == INT32:
         return (<int32_t*>x.data)[0]
-    return x.data[0] != 0
+    return (<unsigned char*>x.data)[0] if x.code == UINT8 else x.data[0] != 0
 
 
 cdef void free_grad(Array x) noexcept:

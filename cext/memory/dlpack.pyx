@@ -9,7 +9,7 @@ import sys
 import numpy as np
 
 from minigrad.engine.memory.array cimport Array, adopted, alias, note_use, tidied, view
-from minigrad.engine.memory.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, is_float, itemsize
+from minigrad.engine.memory.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, UINT8, is_float, itemsize
 from minigrad.engine.memory.pool cimport gpus
 from minigrad.engine.memory.refusals cimport must_copy, unsupported
 from minigrad.engine.memory.shapes cimport MAX_NDIM, device_index, device_name, product
@@ -117,7 +117,7 @@ cdef object imported(str op, object capsule, bint shared, bint foreign):
     else:
         raise TypeError(f"[{op}] expected memory of the CPU or CUDA, got device type {t.device.type}")
     if t.dtype.lanes == 1:
-        code = {(6, 8): BOOL, (0, 32): INT32, (0, 64): INT64, (2, 32): FLOAT32, (2, 64): FLOAT64}.get(
+        code = {(6, 8): BOOL, (1, 8): UINT8, (0, 32): INT32, (0, 64): INT64, (2, 32): FLOAT32, (2, 64): FLOAT64}.get(
             (t.dtype.code, t.dtype.bits), -1)
     if code < 0:
         letter = "u" if (t.dtype.code, t.dtype.bits) == (4, 16) else {0: "i", 1: "u", 2: "f"}.get(t.dtype.code)
@@ -165,7 +165,7 @@ cdef int describe(DLTensor* t, Array x) except -1:
         numbers[MAX_NDIM + i] = x.step[i] // itemsize(x.code)
     t.data, t.byte_offset, t.ndim, t.shape, t.strides = x.data, 0, x.ndim_, numbers, numbers + MAX_NDIM
     t.device.type, t.device.id = dlpack_device(x)
-    t.dtype.code = 6 if x.code == BOOL else 2 if is_float(x.code) else 0
+    t.dtype.code = 6 if x.code == BOOL else 1 if x.code == UINT8 else 2 if is_float(x.code) else 0
     t.dtype.bits, t.dtype.lanes = 8 * itemsize(x.code), 1
     return 0
 

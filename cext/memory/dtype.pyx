@@ -7,7 +7,11 @@ import numpy as np
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
 cdef class DType:
-    """A data type: ``minigrad.float32`` (the default), ``float64``, ``int32``, ``int64`` or ``bool``.
+    """A data type: ``minigrad.float32`` (the default), ``float64``, ``int32``, ``int64``, ``uint8`` or ``bool``.
+
+    uint8 is for data such as the pixels of images, in a quarter of the memory of float32: it is stored, indexed,
+    compared and converted, and refuses arithmetic with its own kind, whose results would wrap at 256. Other operands
+    convert it: ``x / 255`` is float32.
 
     Equal to its name and to NumPy's data type of that name. As in NumPy and PyTorch, Python's ``float`` stands for
     float64, ``int`` for int64 and ``bool`` for bool.
@@ -54,14 +58,17 @@ cdef class DType:
 
 
 bool_: DType = DType("bool", 1, "b", BOOL)
+uint8: DType = DType("uint8", 1, "u", UINT8)
 int32: DType = DType("int32", 4, "i", INT32)
 int64: DType = DType("int64", 8, "i", INT64)
 float32: DType = DType("float32", 4, "f", FLOAT32)
 float64: DType = DType("float64", 8, "f", FLOAT64)
 
+EXPECTED = "float32, float64, int32, int64, uint8 or bool"
+
 DTypeLike: TypeAlias = DType | str | type | np.dtype | None
 
-cdef tuple TABLE = (bool_, int32, int64, float32, float64)
+cdef tuple TABLE = (bool_, uint8, int32, int64, float32, float64)
 CODES = {bool: BOOL, int: INT64, float: FLOAT64}
 for entry in TABLE:
     CODES[entry.name] = (<DType>entry).code
@@ -178,5 +185,5 @@ cdef int code_of(object dtype, str op="dtype") except -1:
     except Exception:       # NumPy reads many things as a dtype, and raises errors of many types for the rest
         found = None
     if found is None:
-        raise TypeError(f"[{op}] expected float32, float64, int32, int64 or bool, got {dtype!r}")
+        raise TypeError(f"[{op}] expected {EXPECTED}, got {dtype!r}")
     return found

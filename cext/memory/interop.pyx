@@ -15,7 +15,7 @@ from minigrad.engine.memory.array cimport (
 from minigrad.engine.memory.calls cimport Call, begin, refuse_in_capture
 from minigrad.engine.memory.dlpack cimport capsule_of, imported
 from minigrad.engine.memory.dtype cimport (
-    BOOL, CODES, FLOAT32, FLOAT64, INT32, INT64, code_of, default_float, dtype_of, itemsize,
+    BOOL, CODES, FLOAT32, FLOAT64, INT32, INT64, UINT8, code_of, is_float, default_float, dtype_of, itemsize,
 )
 from minigrad.engine.memory.refusals cimport must_copy, shown_tensors, uninitialized, unsupported
 from minigrad.engine.memory.shapes cimport MAX_NDIM, device_index, parse_shape, product
@@ -31,8 +31,8 @@ cdef int code_of_format(const char* text, Py_ssize_t size) except -2:
     cdef str format = (<bytes>text).decode() if text != NULL else "B"
     if format[:1] in "@=<":
         format = format[1:]
-    if format == "?":
-        return BOOL
+    if format == "?" or format == "B":
+        return BOOL if format == "?" else UINT8
     if format in ("i", "l", "q") and size in (4, 8):
         return INT32 if size == 4 else INT64
     if format in ("f", "d"):
@@ -74,10 +74,10 @@ cdef int check_range(str op, object source, object dtype) except -1:
     """Refuse numbers that cannot become integers of the dtype: NaN, infinities, and numbers out of range."""
     if source.size == 0 or source.dtype == dtype or source.dtype.kind == "b":
         return 0
-    low, high, least = source.min(), source.max(), np.iinfo(dtype).min
-    # -least is the largest plus one, and exact as a float, which the largest may not be; NaN fails both comparisons
-    if not (least <= int(low) and int(high) < -least if source.dtype.kind in "iu"
-            else float(least) <= np.trunc(float(low)) and np.trunc(float(high)) < -float(least)):
+    low, high, least, end = source.min(), source.max(), np.iinfo(dtype).min, np.iinfo(dtype).max + 1
+    # Both bounds are exact as floats, which the largest integer may not be; NaN fails both comparisons
+    if not (least <= int(low) and int(high) < end if source.dtype.kind in "iu"
+            else float(least) <= np.trunc(float(low)) and np.trunc(float(high)) < float(end)):
         raise ValueError(f"[{op}] expected numbers that fit {dtype}, got values from {low} to {high}")
     return 0
 
@@ -113,7 +113,7 @@ cdef object read(str op, object data, int code):
             if code < 0:    # such as a pandas table, whose columns have no common dtype of NumPy
                 raise TypeError(f"[{op}] expected numbers, got {type(data).__name__} of {source.dtype}: give a dtype, "
                                 f"or convert it first, as x.to_numpy('float32') does")
-            return np.asarray(data, dtype="int64" if code == INT32 else dtype_of(code).name)
+            return np.asarray(data, dtype="int64" if code == INT32 or code == UINT8 else dtype_of(code).name)
     except (OverflowError, TypeError, ValueError) as error:
         tensors = shown_tensors(data)
         if tensors is not None:
@@ -197,7 +197,7 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
     cdef Array out = empty(code, parse_shape(source.shape, extent), extent, 0)
     keep_values(out)
     numbers = unrecorded_numpy(out)
-    if code == INT32 or code == INT64:
+    if code != BOOL and not is_float(code):
         check_range(op, source, numbers.dtype)
     np.copyto(numbers, source, casting="unsafe")
     return transferred(out, device) if device else out

@@ -2,6 +2,8 @@
 import sys
 
 from minigrad.engine.memory.array cimport Array
+from minigrad.engine.memory.calls import current_call
+from minigrad.engine.memory.dtype cimport EXPECTED
 from minigrad.engine.memory.shapes cimport MAX_NDIM
 
 
@@ -51,8 +53,15 @@ cdef object must_copy(str op, object data):
 cdef object unsupported(str op, str got, bint here=True):
     """The error for numbers of a dtype that minigrad lacks, in memory that can be converted here or not."""
     way = "" if "complex" in got else ": convert it first, as x.float() or x.astype('float32') does"
-    return TypeError(f"[{op}] expected float32, float64, int32, int64 or bool, got {got}{way}"
+    return TypeError(f"[{op}] expected {EXPECTED}, got {got}{way}"
                      f"{", or use mg.asarray(x, dtype='float32')" if here else ''}")
+
+
+cpdef object undefined(str op, dtype: DType | str):  # -> TypeError
+    """The error for an operation that a dtype lacks; it names the operation that called the primitive `op`, if any."""
+    call = current_call()
+    return TypeError(f"[{op if call is None else call[1]}] not defined for {dtype}: convert it first, as "
+                     f"x.astype('{'float32' if str(dtype) == 'uint8' else 'int64'}') does")
 
 
 cdef str place_of_copy():

@@ -13,10 +13,10 @@ from libc.stdint cimport int64_t
 
 from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.memory.array cimport NOWHERE, Array, check_same_device, empty, shape_of
-from minigrad.engine.memory.dtype cimport BOOL, INT64, default_float, is_float
+from minigrad.engine.memory.dtype cimport BOOL, INT32, INT64, default_float, is_float
 from minigrad.engine.memory.interop cimport from_object
 from minigrad.engine.memory.listener cimport listeners, note_read
-from minigrad.engine.memory.refusals cimport shown_tensors, uninitialized
+from minigrad.engine.memory.refusals cimport shown_tensors, undefined, uninitialized
 from minigrad.engine.tape.node cimport recording
 
 
@@ -95,7 +95,7 @@ cdef Array float_operand(str op, object x):
     """The same, but of a floating dtype."""
     cdef Array a = operand(op, x)
     if not is_float(a.code):
-        raise TypeError(f"[{op}] expected floating-point elements, got {a.dtype}")
+        raise TypeError(f"[{op}] expected floating-point elements, got {a.dtype}: use x.astype('float32')")
     return a
 
 
@@ -115,9 +115,10 @@ cdef Array layer_bias(str op, object bias, Array x, Array weight, int64_t output
     return b
 
 
-cdef int refuse_bool(str op, Array x) except -1:
-    if x.code == BOOL:
-        raise TypeError(f"[{op}] not defined for bool")
+cdef int refuse_bytes(str op, Array x) except -1:
+    """Refuse bool and uint8, whose elements are no numbers to compute with."""
+    if x.code < INT32:
+        raise undefined(op, x.dtype)
     return 0
 
 

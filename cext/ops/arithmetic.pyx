@@ -10,7 +10,7 @@ from minigrad.engine.memory.array cimport NOWHERE, Array, above, check_same_devi
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.memory.shapes cimport MAX_NDIM
-from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool, scalar, weak_code
+from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bytes, scalar, weak_code
 from minigrad.engine.ops.layout cimport broadcast, cast
 from minigrad.engine.tape.node cimport Node, Op, operation
 from minigrad.engine.tape.record cimport track
@@ -35,7 +35,7 @@ cdef Array apply_binary(int op, Array a, Array b, int code):
 cdef tuple match_operands(str op, object x, object y):
     """Two operands on one device, of one dtype and one shape.
 
-    dtypes promote as in the array API (bool < int32 < int64 < float32 < float64; the kinds of Python scalars only).
+    dtypes promote as in the array API (bool < uint8 < int32 < int64 < float32 < float64); scalars count by their kinds.
     """
     cdef Array a, b
     cdef int code
@@ -119,7 +119,7 @@ cdef Array function_of_numbers(Op op, int number, object x):
     """A function of floats and integers, which bool is not."""
     cdef Call _call = begin(op)
     cdef Array a = operand(op.name, x), out
-    refuse_bool(op.name, a)
+    refuse_bytes(op.name, a)
     out = apply_unary(number, a, a.code)
     track(op, out, a)
     return out
@@ -253,7 +253,7 @@ cdef Array division(Op op, int number, object x, object y):
     """A part of the division with a remainder."""
     cdef Call _call = begin(op)
     a, b = match_operands(op.name, x, y)
-    refuse_bool(op.name, <Array>a)
+    refuse_bytes(op.name, <Array>a)
     cdef Array out = apply_binary(number, <Array>a, <Array>b, (<Array>a).code)
     track(op, out, <Array>a, <Array>b)
     return out

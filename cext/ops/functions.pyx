@@ -5,7 +5,7 @@ Every derivative is written with recorded operations, so that it can be differen
 from minigrad.engine.memory.array cimport Array
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport BOOL, default_float, is_float
-from minigrad.engine.ops.arguments cimport float_operand, operand, plain_scalar, refuse_bool
+from minigrad.engine.ops.arguments cimport float_operand, operand, plain_scalar, refuse_bytes
 from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, divide, function, match_operands, multiply, negative, reciprocal,
     subtract,
@@ -216,7 +216,7 @@ cpdef Array power(x: TensorLike, y: TensorLike):
     if not is_float(a.code):
         if (<Array>second)._detached_numpy().min(initial=0) < 0:
             raise ValueError("[power] integers to negative powers are not integers: convert to float first")
-    refuse_bool("power", a)
+    refuse_bytes("power", a)
     out = apply_binary(POW, a, <Array>second, a.code)
     track(power_op, out, a, <Array>second)
     return out

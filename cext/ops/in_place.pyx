@@ -2,7 +2,7 @@
 from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.memory.array cimport Array, check_same_device, same_shape, shape_of
 from minigrad.engine.memory.calls cimport Call, begin
-from minigrad.engine.memory.dtype cimport is_float
+from minigrad.engine.memory.dtype cimport UINT8, is_float
 from minigrad.engine.memory.overlap cimport may_share_memory
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, weak_code
 from minigrad.engine.ops.index cimport assign
@@ -51,7 +51,8 @@ cdef object in_place(str name, object operation, int op, object x, object y):
     if recorded:
         old = before_write(a)
         result = compute(name, operation, old, old if b is a else y)
-    elif op >= 0 and b is not None and b.code == a.code and (is_float(a.code) or op != DIVIDE) and same_shape(a, b) \
+    elif op >= 0 and b is not None and b.code == a.code and (is_float(a.code) or op != DIVIDE and a.code != UINT8) \
+            and same_shape(a, b) \
             and (b.data == a.data and b.packed and a.packed or not may_share_memory(a, b)):
         backend(a).binary(op, a, b, a)
         a.buffer.version += 1

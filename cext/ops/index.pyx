@@ -8,7 +8,7 @@ import numpy as np
 from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.memory.array cimport Array, alias, check_same_device, empty_as, shape_of
 from minigrad.engine.memory.calls cimport Call, begin
-from minigrad.engine.memory.dtype cimport BOOL, INT64, is_float
+from minigrad.engine.memory.dtype cimport BOOL, INT64, UINT8, is_float
 from minigrad.engine.memory.interop cimport from_object
 from minigrad.engine.memory.listener cimport listeners, note_read
 from minigrad.engine.memory.overlap cimport may_share_memory
@@ -47,6 +47,9 @@ cdef object plain_part(str op, object part):
             raise TypeError(f"[{op}] slice indices must be integers or None or have an __index__ method") from None
     if isinstance(part, (bool, np.bool_)) or (isinstance(part, Array) and (<Array>part).code == BOOL):
         return operand(op, part)
+    if isinstance(part, Array) and (<Array>part).code == UINT8:
+        raise IndexError(f"[{op}] expected indices of int32 or int64 or a mask of bool, got uint8, which NumPy reads "
+                         f"as indices and PyTorch as a mask: use i.astype('int64') or mask.astype('bool')")
     if isinstance(part, (list, tuple)) or hasattr(part, "__array__") and not isinstance(part, np.generic):
         return indices_of(op, part)
     if not hasattr(part, "__index__"):

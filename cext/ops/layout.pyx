@@ -10,10 +10,10 @@ from libc.stdint cimport int64_t
 from minigrad.engine.devices.backend cimport SUM, backend
 from minigrad.engine.memory.array cimport Array, empty, empty_as, shape_of, view
 from minigrad.engine.memory.calls cimport Call, begin
-from minigrad.engine.memory.dtype cimport BOOL, INT32, INT64, code_of, dtype_of, is_float, itemsize
+from minigrad.engine.memory.dtype cimport INT64, code_of, dtype_of, is_float, itemsize
 from minigrad.engine.memory.listener cimport listeners, note_computed
 from minigrad.engine.memory.shapes cimport MAX_NDIM, parse_shape, product
-from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand, refuse_bool
+from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand, refuse_bytes
 from minigrad.engine.tape.node cimport Node, Op, operation, recording
 from minigrad.engine.tape.record cimport copy_op, track
 
@@ -60,8 +60,8 @@ def astype(x: TensorLike, dtype: DTypeLike, *, bint copy: bool | None = True, de
            order: str = "K", casting: str = "unsafe") -> Tensor:
     """x with its elements converted to `dtype`.
 
-    Floats are truncated to integers; those out of range become the nearest integer, and NaN becomes 0. int64 to int32
-    keeps the lower half. `minigrad.tensor` with a dtype refuses values out of range and NaN.
+    Floats are truncated to integers; those out of range become the nearest integer, and NaN becomes 0. Integers keep
+    their lower bits. `minigrad.tensor` with a dtype refuses values out of range and NaN.
 
     Parameters
     ----------
@@ -451,8 +451,8 @@ cdef Array summand(str op, object x, object dtype):
     if dtype is not None:
         code = code_of(dtype, op)
         a = cast(a, code)
-        refuse_bool(op, a)
-    elif a.code == BOOL or a.code == INT32:
+        refuse_bytes(op, a)
+    elif a.code < INT64:
         a = cast(a, INT64)
     return a
 
@@ -469,7 +469,7 @@ def sum(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims
     keepdims : bool
         Keep the summed axes with length one.
     dtype : DType, optional
-        The dtype of the computation and the result; by default int64 for bool and int32, otherwise x's. Not bool.
+        The dtype of the computation and the result; by default int64 for bool, uint8 and int32. Not bool or uint8.
 
     Returns
     -------

@@ -5,9 +5,9 @@ from libc.math cimport INFINITY
 from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.memory.array cimport Array, check_same_device, empty_as, same_shape
 from minigrad.engine.memory.calls cimport Call, begin
-from minigrad.engine.memory.dtype cimport BOOL, default_float, is_float
+from minigrad.engine.memory.dtype cimport BOOL, INT64, UINT8, default_float, is_float
 from minigrad.engine.memory.listener cimport listeners, note_computed
-from minigrad.engine.ops.arguments cimport number, operand, plain_scalar, refuse_bool, scalar, weak_code
+from minigrad.engine.ops.arguments cimport number, operand, plain_scalar, refuse_bytes, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, apply_unary, broadcast_pair, match_operands, multiply, subtract,
 )
@@ -28,8 +28,16 @@ cdef Array noted(str name, Array out, Array a, Array b=None):
     return out
 
 
+cdef object beside(object x, object y):
+    """x as int64 if it is uint8 and y an integer that uint8 lacks, with which it can be compared all the same."""
+    if type(y) is int and not 0 <= y < 256 and isinstance(x, Array) and (<Array>x).code == UINT8:
+        return cast(<Array>x, INT64)
+    return x
+
+
 cdef Array compare(str name, int op, object x, object y):
     cdef Call _call = begin(name)
+    x, y = beside(x, y), beside(y, x)
     a, b = match_operands(name, x, y)
     return noted(name, apply_binary(op, <Array>a, <Array>b, BOOL), <Array>a, <Array>b)
 
@@ -40,7 +48,7 @@ cdef Array bitwise(str name, int op, object x, object y):
     if is_float((<Array>a).code):
         raise TypeError(f"[{name}] expected integers or bool, got {a.dtype}")
     if op == LEFT_SHIFT or op == RIGHT_SHIFT:
-        refuse_bool(name, <Array>a)
+        refuse_bytes(name, <Array>a)
     return noted(name, apply_binary(op, <Array>a, <Array>b, (<Array>a).code), <Array>a, <Array>b)
 
 

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.devices.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, SUM, backend
 from minigrad.engine.memory.array cimport Array, empty_as, shape_of
 from minigrad.engine.memory.calls cimport Call, begin
-from minigrad.engine.memory.dtype cimport BOOL, INT64
+from minigrad.engine.memory.dtype cimport BOOL, INT32, INT64, UINT8
 from minigrad.engine.memory.listener cimport listeners, note_computed
 from minigrad.engine.ops.arguments cimport float_operand, many_axes, number, one_axis, operand
 from minigrad.engine.ops.arithmetic cimport apply_unary, divide, multiply, subtract
@@ -219,7 +219,7 @@ def prod(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdim
     keepdims : bool
         Keep the axes with length one.
     dtype : DType, optional
-        The dtype of the computation and the result; by default int64 for bool and int32, otherwise x's. Not bool.
+        The dtype of the computation and the result; by default int64 for bool, uint8 and int32. Not bool or uint8.
 
     Examples
     --------
@@ -254,7 +254,8 @@ cdef Array extremum(str name, int op, object x, object axis, bint keepdims):
     if length(a, axes) == 0:
         raise ValueError(f"[{name}] expected at least one element along the axes {tuple(axes)}, "
                          f"got shape {shape_of(a)}")
-    cdef Array out = reduce_axes(op, a, axes, keepdims, a.code)
+    cdef int code = INT32 if a.code == UINT8 else a.code
+    cdef Array out = cast(reduce_axes(op, cast(a, code), axes, keepdims, code), a.code)
     track(max_op if op == MAX else min_op, out, a, None, None, axes)
     return out
 
@@ -391,7 +392,7 @@ def cumulative_sum(x: TensorLike, axis: int | None = None, *, dtype: DTypeLike =
     x : Tensor
     axis : int, optional
     dtype : DType, optional
-        The dtype of the computation and the result; by default int64 for bool and int32, otherwise x's. Not bool.
+        The dtype of the computation and the result; by default int64 for bool, uint8 and int32. Not bool or uint8.
     include_initial : bool
         Begin with a 0, so that the axis is one longer.
 

@@ -1,7 +1,7 @@
 """Answers to the Python array API standard about data types, devices and the library itself.
 
 The standard is at https://data-apis.org/array-api. Promotion is the standard's, and where the standard leaves it open,
-from integers to floats, the order bool < int32 < int64 < float32 < float64 decides.
+from integers to floats, the order bool < uint8 < int32 < int64 < float32 < float64 decides.
 """
 
 import sys
@@ -11,15 +11,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minigrad import cuda
-from minigrad.engine.memory.dtype import DType, DTypeLike, bool_, float32, float64, get_default_dtype, int32, int64
+from minigrad.engine.memory.dtype import (
+    DType,
+    DTypeLike,
+    bool_,
+    float32,
+    float64,
+    get_default_dtype,
+    int32,
+    int64,
+    uint8,
+)
 from minigrad.engine.tensor.tensor import TensorLike
 
 __array_api_version__ = "2024.12"
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
-ASCENDING = (bool_, int32, int64, float32, float64)
+ASCENDING = (bool_, uint8, int32, int64, float32, float64)
 KINDS = {
-    "bool": "b", "signed integer": "i", "unsigned integer": "", "integral": "i", "real floating": "f",
-    "complex floating": "", "numeric": "if",
+    "bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu", "real floating": "f",
+    "complex floating": "", "numeric": "iuf",
 }  # fmt: skip
 
 
@@ -49,7 +59,7 @@ def _dtype(op: str, given: Any) -> DType:
     for dtype in ASCENDING:
         if dtype == given:
             return dtype
-    raise TypeError(f"[{op}] expected float32, float64, int32, int64 or bool, got {given!r}")
+    raise TypeError(f"[{op}] expected float32, float64, int32, int64, uint8 or bool, got {given!r}")
 
 
 def finfo(dtype: "DTypeLike | TensorLike", /) -> FloatInfo:
@@ -88,7 +98,7 @@ def iinfo(dtype: "DTypeLike | TensorLike", /) -> IntegerInfo:
     2147483647
     """
     found = _dtype("iinfo", dtype)
-    if found.kind != "i":
+    if found.kind not in "iu":
         raise TypeError(f"[iinfo] expected an integer dtype, got {found}")
     info = np.iinfo(found.name)
     return IntegerInfo(info.bits, info.max, info.min, found)
@@ -174,11 +184,14 @@ class NamespaceInfo:
         return {"real floating": get_default_dtype(), "integral": int64, "indexing": int64}
 
     def dtypes(self, *, device: str | None = None, kind: str | Sequence[str] | None = None) -> dict[str, DType]:
-        """The data types of a kind, as `isdtype` names it, or of any; the same on each device."""
+        """The data types of a kind, as `isdtype` names it, or of any; the same on each device.
+
+        Without uint8, which lacks the standard's arithmetic.
+        """
         return {
             dtype.name: dtype
             for dtype in ASCENDING
-            if kind is None or isdtype(dtype, kind if isinstance(kind, str) else tuple(kind))
+            if dtype is not uint8 and (kind is None or isdtype(dtype, kind if isinstance(kind, str) else tuple(kind)))
         }
 
 

@@ -9,7 +9,7 @@ from minigrad.engine.tensor.tensor import Tensor
 # The dtype that holds all values of another one: of half precision and less, and of other integers.
 WIDER = [
     (r"b?float(16|8_\w+)|half", "float32"),
-    (r"u?int8|u?int16", "int32"),
+    (r"int8|u?int16", "int32"),
     (r"uint32|uint64", "int64"),
 ]  # fmt: skip
 

@@ -52,7 +52,7 @@ def cumulative_prod(
     x : Tensor
     axis : int, optional
     dtype : DType, optional
-        The dtype of the computation and the result; by default int64 for bool and int32, otherwise x's.
+        The dtype of the computation and the result; by default int64 for bool, uint8 and int32, else x's.
     include_initial : bool
         Begin with a 1, so that the axis is one longer.
 
@@ -65,7 +65,7 @@ def cumulative_prod(
     if axis is None and x.ndim != 1:
         raise ValueError(f"[cumulative_prod] expected an axis for {x.ndim} axes")
     axis = checked_axis("cumulative_prod", 0 if axis is None else axis, x)
-    x = astype(x, dtype or ("int64" if x.dtype.kind in "bi" else x.dtype), copy=False)
+    x = astype(x, dtype or ("int64" if x.dtype.kind in "bui" else x.dtype), copy=False)
     if include_initial:
         shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
         x = concat([full(shape, 1, dtype=x.dtype, device=x.device), x], axis)

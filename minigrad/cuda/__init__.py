@@ -5,14 +5,18 @@ needs neither CuPy nor a GPU.
 """
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minigrad.engine.devices.gpu_memory import allocate, empty_pools, share
 from minigrad.engine.memory.pool import set_gpus
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.memory.shapes import parse_device
 from minigrad.engine.ops.arguments import integer
+from minigrad.engine.tensor.pytorch_names import lookup
 from minigrad.engine.tensor.tensor import Tensor
+
+if not TYPE_CHECKING:
+    __getattr__ = lookup(__name__)
 
 __all__ = ["device_count", "is_available", "record_stream", "synchronize"]
 

@@ -370,23 +370,24 @@ __device__ inline R convert(T x) {
 #if FLOATING
     if constexpr (!Traits<R>::floating) {
         typedef typename Traits<R>::Wrapping Unsigned;
-        const R highest = R(~Unsigned(0) >> 1);
-        const T limit = T(Unsigned(1) << (sizeof(R) * 8 - 1));
+        const bool has_sign = R(-1) < 0;
+        const R highest = R(Unsigned(~Unsigned(0)) >> has_sign);
+        const T limit = T(uint64(1) << (sizeof(R) * 8 - has_sign));
         if (x != x) return R(0);
-        return x >= limit ? highest : x < -limit ? R(-highest - 1) : R(x);
+        return x >= limit ? highest : x < (has_sign ? -limit : T(0)) ? R(-highest - 1) : R(x);
     }
 #endif
     return R(x);
 }
 
-template <class R>
+template <class R, bool truth = false>
 __device__ void copy_as(const Layout& at, const T* x, const Stride& x_step, void* y, const Stride& y_step) {
     constexpr int pack = PACK < 16 / sizeof(R) ? PACK : 16 / sizeof(R);
     map<pack>(at, Array<R>(at, 0, (R*)y, y_step), Array<const T>(at, 1, x, x_step), Nothing(), Nothing(),
               [](bool one, const Pack<pack, T>* x, const Pack<pack, Bool>*, const Pack<pack, Bool>*,
                  Pack<pack, R>* y) {
                   each<pack>(one, [&](int k, int j) {
-                      if constexpr (SAME<R, Bool>)
+                      if constexpr (truth)
                           y[k].v[j] = x[k].v[j] != 0;
                       else
                           y[k].v[j] = convert<R>(x[k].v[j]);
@@ -399,7 +400,8 @@ extern "C" __global__ void copy(int dtype, LAYOUT_PARAMETERS, const T* x,
                                 const __grid_constant__ Stride x_step, void* y, const __grid_constant__ Stride y_step) {
     const Layout at = LAYOUT;
     switch (dtype) {
-        case BOOL: return copy_as<Bool>(at, x, x_step, y, y_step);
+        case BOOL: return copy_as<Bool, true>(at, x, x_step, y, y_step);
+        case UINT8: return copy_as<Bool>(at, x, x_step, y, y_step);
         case INT32: return copy_as<int>(at, x, x_step, y, y_step);
         case INT64: return copy_as<int64>(at, x, x_step, y, y_step);
         case FLOAT32: return copy_as<float>(at, x, x_step, y, y_step);

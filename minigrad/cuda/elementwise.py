@@ -11,6 +11,7 @@ from minigrad.engine.devices.backend import Backend
 from minigrad.engine.devices.cpu import is_defined
 from minigrad.engine.devices.cuda import layout_of
 from minigrad.engine.memory.dtype import Code
+from minigrad.engine.memory.refusals import undefined
 from minigrad.engine.tensor.tensor import Tensor
 
 CODES = {code.name.lower(): code.value for code in Code}
@@ -25,7 +26,7 @@ SHORT = 8  # shorter axes would leave most of a tile of 32 x 32 elements empty
 def check_defined(primitive: str, op: int, dtype: str) -> None:
     """Reject an operation that a dtype does not have, for which a kernel would leave its result uninitialized."""
     if not is_defined(primitive, op, CODES[dtype]):
-        raise TypeError(f"[{primitive}] not defined for {dtype}")
+        raise undefined(primitive, dtype)
 
 
 class Elementwise(Backend):

@@ -44,7 +44,7 @@ __all__ = ["BLOCK", "FOLDER", "MOST_BLOCKS", "MOST_TENSORS", "MULTIPROCESSORS", 
 
 FOLDER = Path(__file__).parent
 MULTIPROCESSORS = 132  # an H200's, for which work is divided
-TYPES = {"bool": "Bool", "int32": "int", "int64": "int64", "float32": "float", "float64": "double"}
+TYPES = {"uint8": "Bool", "bool": "Bool", "int32": "int", "int64": "int64", "float32": "float", "float64": "double"}
 DTYPES = {c: name for name, c in TYPES.items()}
 KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\)\s+)?(\w+)\(([^)]*)\)')
 
@@ -90,7 +90,7 @@ def _numbers() -> str:
 WHOLE, FLOAT = ("int32", "int64"), ("float32", "float64")
 TYPE_LISTS = {
     "BIT": ("bool",), "WHOLE": WHOLE, "INTEGER": ("bool", *WHOLE), "FLOAT": FLOAT, "NUMBER": WHOLE + FLOAT,
-    "EVERY": ("bool", *WHOLE, *FLOAT),
+    "EVERY": ("bool", "uint8", *WHOLE, *FLOAT),
 }  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def functions(dtype: str) -> str:
 def options(dtype: str) -> tuple[str, ...]:
     """Return the compiler options for a module of a dtype."""
     kinds = (f"-DFLOATING={dtype.startswith('float'):d}", f"-DSINGLE={dtype == 'float32':d}",
-             f"-DBOOLEAN={dtype == 'bool':d}")  # fmt: skip
+             f"-DBOOLEAN={TYPES[dtype] == 'Bool':d}")  # fmt: skip
     return "-std=c++17", f"-DELEMENT={TYPES[dtype]}", *kinds
 
 

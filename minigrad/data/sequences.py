@@ -90,7 +90,7 @@ def _elements(sequence: Any) -> np.ndarray:
     if isinstance(sequence, str) or not hasattr(sequence, "__len__"):
         raise TypeError(f"[pad_sequences] expected sequences of numbers, got {sequence!r}")
     found = sequence.numpy() if isinstance(sequence, Tensor) else np.asarray(sequence)
-    if found.dtype.kind not in "bif":
+    if found.dtype.kind not in "buif":
         raise TypeError(f"[pad_sequences] expected sequences of numbers, got {sequence!r}")
     if isinstance(sequence, np.ndarray | Tensor):
         return found

@@ -103,7 +103,7 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
     Parameters
     ----------
     indices : Tensor
-        int32 or int64, of any shape, from 0 to V − 1.
+        int32, int64 or uint8, of any shape, from 0 to V − 1.
     weight : Tensor
         ``(V, D)``.
     padding_idx : int, optional
@@ -133,7 +133,7 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
     for x in (indices, weight):
         if not isinstance(x, Tensor):
             raise TypeError(f"[embedding] expected a tensor, got {kind_of(x)}")
-    if indices.dtype.kind != "i":
+    if indices.dtype.kind not in "iu":
         raise TypeError(f"[embedding] expected integer indices, got {indices.dtype}")
     rows = look_up(weight, indices)
     padding = padding_row("embedding", padding_idx, weight.shape[0])
@@ -159,7 +159,7 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
     Parameters
     ----------
     labels : Tensor
-        ``(...)``, int32 or int64.
+        ``(...)``, int32, int64 or uint8.
     num_classes : int
         C; −1 means the largest label plus one.
 
@@ -188,7 +188,7 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
     """
     if not isinstance(labels, Tensor):
         raise TypeError(f"[one_hot] expected a tensor, got {kind_of(labels)}")
-    if labels.dtype.kind != "i":
+    if labels.dtype.kind not in "iu":
         raise TypeError(f"[one_hot] expected integer labels, got {labels.dtype}")
     num_classes = integer("one_hot", "num_classes", num_classes)
     if num_classes == -1 and labels.size:

@@ -1,6 +1,6 @@
 """Hints for PyTorch's names that do not work here, by module: what to write instead."""
 
-DTYPES_HERE = "dtypes are float32, float64, int32, int64 and bool here: "
+DTYPES_HERE = "dtypes are float32, float64, int32, int64, uint8 and bool here: "
 PADDED = "is `nn.functional.pad(x, widths{})` in forward here"
 NEW = "nothing is written in place here: x = "
 OTHERS = {  # the layers of Keras, Paddle, Flax, MindSpore and haiku
@@ -26,7 +26,7 @@ POINTERS = {
         "bfloat16": DTYPES_HERE + 'write `x.astype("float32")`',
         "short": DTYPES_HERE + 'write `x.astype("int32")`',
         "char": DTYPES_HERE + 'write `x.astype("int32")`',
-        "byte": DTYPES_HERE + 'write `x.astype("int32")`, or "bool" for a mask',
+        "byte": 'is `x.astype("uint8")` here, or `x.astype("bool")` for a mask',
         "values": "`x.max(axis)` gives the values and `x.argmax(axis)` the indices; PyTorch's x.max(dim) gives both",
         "indices": "`x.max(axis)` gives the values and `x.argmax(axis)` the indices; PyTorch's x.max(dim) gives both",
         "grad_fn": "the history of a tensor is a table here: `x.tape()`; `x.is_leaf` says whether it has one",
@@ -94,7 +94,6 @@ POINTERS = {
     "minigrad": {
         **dict.fromkeys(("half", "float16", "bfloat16"), DTYPES_HERE + "write `mg.float32`"),
         "int8": DTYPES_HERE + "write `mg.int32`",
-        "uint8": DTYPES_HERE + "write `mg.int32`, or `mg.bool` for a mask",
         "int16": DTYPES_HERE + "write `mg.int32`",
         "short": DTYPES_HERE + "write `mg.int32`",
         "complex64": DTYPES_HERE + "write the real and the imaginary part as two tensors of `mg.float32`",
@@ -103,7 +102,7 @@ POINTERS = {
         "LongTensor": 'is `mg.tensor(data, dtype="int64")` here',
         "IntTensor": 'is `mg.tensor(data, dtype="int32")` here',
         "BoolTensor": 'is `mg.tensor(data, dtype="bool")` here',
-        "ByteTensor": 'is `mg.tensor(data, dtype="bool")` here',
+        "ByteTensor": 'is `mg.tensor(data, dtype="uint8")` here, or dtype="bool" for a mask',
         "Size": "a shape is a tuple here: `x.shape`",
         "dtype": "is `mg.DType` here",
         "special": "functions are members of minigrad here, as `mg.erf`",
@@ -309,6 +308,31 @@ POINTERS = {
         "register_load_state_dict_pre_hook": "is not available: change the names before "
         "`model.load_state_dict(state_dict)`",
         "register_load_state_dict_post_hook": "is not available: call it after `model.load_state_dict(state_dict)`",
+    },
+    "minigrad.cuda": {
+        **dict.fromkeys(
+            ("manual_seed", "manual_seed_all", "seed", "seed_all"), "is `mg.manual_seed(value)` here, for all devices"
+        ),
+        **dict.fromkeys(("get_rng_state", "get_rng_state_all"), "is `mg.random.get_state()` here"),
+        **dict.fromkeys(("set_rng_state", "set_rng_state_all"), "is `mg.random.set_state(state)` here"),
+        "empty_cache": "is `mg.empty_cache()` here",
+        **dict.fromkeys(
+            ("memory_allocated", "max_memory_allocated", "memory_reserved", "mem_get_info", "memory_summary"),
+            "cupy.get_default_memory_pool().used_bytes() counts a GPU's memory here, `mg.memory_allocated()` the CPU's",
+        ),
+        **dict.fromkeys(
+            ("device", "set_device", "current_device"), 'is not available: write `x.to("cuda:1")` and device="cuda:1"'
+        ),
+        **dict.fromkeys(
+            ("Stream", "stream", "current_stream", "Event"),
+            "is CuPy's here: cupy.cuda.Stream and cupy.cuda.Event, see `mg.cuda.record_stream`",
+        ),
+        **dict.fromkeys(("CUDAGraph", "graph", "make_graphed_callables"), "is `mg.capture(step)` here"),
+        **dict.fromkeys(
+            ("get_device_name", "get_device_properties", "get_device_capability"),
+            "`mg.show_config()` names the GPU here",
+        ),
+        "amp": DTYPES_HERE + 'there is no mixed precision; `mg.set_float32_matmul_precision("high")` allows TF32',
     },
     "minigrad.optim": {
         "Adamax": "is not available: `optim.Adam(params)`",

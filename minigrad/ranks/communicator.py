@@ -119,7 +119,7 @@ class Nccl:
         self.ops = {"sum": nccl.NCCL_SUM, "max": nccl.NCCL_MAX, "min": nccl.NCCL_MIN}
         self.types = {
             "float32": nccl.NCCL_FLOAT32, "float64": nccl.NCCL_FLOAT64, "int32": nccl.NCCL_INT32,
-            "int64": nccl.NCCL_INT64, "bool": nccl.NCCL_UINT8,
+            "int64": nccl.NCCL_INT64, "bool": nccl.NCCL_UINT8, "uint8": nccl.NCCL_UINT8,
         }  # fmt: skip
 
     def _queue(self, method: str, *arguments: Any, stream: Any = None) -> None:

@@ -24,13 +24,13 @@ from minigrad.saving.formats import recognize
 from minigrad.tools.files import Path, check_path, write
 
 # In the order in which tensors are written, large elements first, so that each is aligned
-DTYPES = {"I64": "int64", "F64": "float64", "F32": "float32", "I32": "int32", "BOOL": "bool"}
+DTYPES = {"I64": "int64", "F64": "float64", "F32": "float32", "I32": "int32", "U8": "uint8", "BOOL": "bool"}
 # Other dtypes, which `load` converts: integers always, floats to the dtype that is asked for
-INTEGERS = {"U8": "int32", "I8": "int32", "U16": "int32", "I16": "int32", "U32": "int64", "U64": "int64"}
+INTEGERS = {"I8": "int32", "U16": "int32", "I16": "int32", "U32": "int64", "U64": "int64"}
 FLOATS = {"F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
 # The elements of what is converted, as NumPy reads them; the last three are only bits to it
 ELEMENTS = {
-    "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "U64": "<u8", "F64": "<f8", "F32": "<f4",
+    "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "U64": "<u8", "F64": "<f8", "F32": "<f4",
     "F16": "<f2", "BF16": "<u2", "F8_E4M3": "u1", "F8_E5M2": "u1",
 }  # fmt: skip
 CHUNK = 1 << 18  # elements that are converted at once
@@ -49,7 +49,7 @@ def save(obj: Module | Mapping[str, Any], path: Path, metadata: Mapping[str, str
     obj : Module or mapping of str to Tensor
         A module is saved as its `state_dict`. Shapes, dtypes and memory layouts are arbitrary; devices are not stored.
         The values may also be arrays of NumPy and other libraries, such as PyTorch's parameters: floats of less than 32
-        bits are stored as float32, integers of 8 and 16 bits as int32, and uint32 and uint64 as int64.
+        bits are stored as float32, int8 and integers of 16 bits as int32, and uint32 and uint64 as int64.
         `save_checkpoint` saves the state of an optimizer.
     path : str or os.PathLike
         A new file gets the permissions that ``open(path, "w")`` would give it. A replaced file keeps its permissions,
@@ -155,7 +155,7 @@ def load(
         Whether to return the metadata as well.
     dtype : DType, optional
         float32 or float64. Floating-point tensors are converted to it, including those in float16, bfloat16 and
-        float8 (E4M3, E5M2), which minigrad does not support. Of the others, integers of 8 and 16 bits become int32,
+        float8 (E4M3, E5M2), which minigrad does not support. Of the others, int8 and integers of 16 bits become int32,
         uint32 and uint64 become int64, and the rest keep their dtypes.
 
     Returns
@@ -199,8 +199,8 @@ def load(
             more = f" and {len(others)} more" if others else ""
             hint = OTHERS.format(place) if wrong else 'pass dtype="float32" to convert'
             raise ValueError(
-                f"[load] {place}: expected float32, float64, int32, int64 or bool, got {found} for {name!r}{more}: "
-                f"{hint}"
+                f"[load] {place}: expected float32, float64, int32, int64, uint8 or bool, got {found} for "
+                f"{name!r}{more}: {hint}"
             )
         tensors = {}
         for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):

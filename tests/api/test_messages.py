@@ -74,7 +74,7 @@ X, V, I = mg.ones((2, 3)), mg.ones(4), mg.arange(6).reshape(2, 3)  # noqa: E741
 ROW = nn.Linear(3, 2)
 B = mg.tensor([True, False])
 DEVICE = 'the device "cpu", "cuda" or "cuda:N", got '
-DTYPES = "expected float32, float64, int32, int64 or bool, got "
+DTYPES = "expected float32, float64, int32, int64, uint8 or bool, got "
 
 
 def leaf(*shape):

@@ -20,6 +20,7 @@ ELSEWHERE = {
     "api/test_reductions.py": ["searchsorted"],
     "ops/test_functions.py": ["nextafter"],
     "engine/test_promotion.py": ["bool", "float32", "float64", "get_default_dtype", "int32", "int64", "set_default_dtype"],
+    "engine/test_uint8.py": ["uint8"],
     "engine/test_matmul_precision.py": ["get_float32_matmul_precision", "set_float32_matmul_precision"],
     "nn/test_batch_norm.py": ["batch_norm"],
     "nn/test_norm_family.py": ["batch_renorm"],

@@ -20,7 +20,8 @@ class Draw:
         self.dtype, self.device, self.rng = dtype, device, np.random.default_rng(7)
 
     def __call__(self, *shape, dtype=None, requires_grad=False):
-        values = (3 * self.rng.standard_normal(shape)).astype(dtype or self.dtype)
+        values = 3 * self.rng.standard_normal(shape)
+        values = (abs(values) if self.dtype == "uint8" else values).astype(dtype or self.dtype)
         return mg.tensor(values, device=self.device, requires_grad=requires_grad)
 
     def leaf(self, *shape):
@@ -39,7 +40,8 @@ class Draw:
 
 def elements(draw):
     x, y = draw(5, 7), draw(7)
-    return (mg.bitwise_invert(x) if draw.dtype == "bool" else -x, x == y, mg.where(x > y, x, y), draw(9, 40).T.contiguous(), x.to("int64"),
+    negated = mg.bitwise_invert(x) if draw.dtype == "bool" else x if draw.dtype == "uint8" else -x
+    return (negated, x == y, mg.where(x > y, x, y), draw(9, 40).T.contiguous(), x.to("int64"),
             mg.full((3,), 1, dtype=draw.dtype, device=draw.device))  # fmt: skip
 
 
@@ -203,7 +205,7 @@ FOR_FLOATS = (
     row_norms, group_norms, batch_norms, convolutions, rounded_convolutions, poolings, recurrences, optimizers,
 )  # fmt: skip
 WORK = {
-    "bool": FOR_ALL, "int32": (*FOR_ALL, running_sums), "int64": (*FOR_ALL, running_sums, random_integers),
+    "bool": FOR_ALL, "uint8": FOR_ALL, "int32": (*FOR_ALL, running_sums), "int64": (*FOR_ALL, running_sums, random_integers),
     "float32": FOR_FLOATS, "float64": FOR_FLOATS,
 }  # fmt: skip
 TOLERANCE = {"float32": 2e-4, "float64": 1e-10}

@@ -78,8 +78,8 @@ def test_array_dataset_errors():
     for arrays in ((), (3,), ([1, 2], [1]), ([1, 2], 3)):
         with pytest.raises(ValueError, match=r"\[ArrayDataset\] expected arrays of the same length, got shapes"):
             data.ArrayDataset(*arrays)
-    with pytest.raises(TypeError, match="uint8"):
-        data.ArrayDataset(np.zeros(3, np.uint8))
+    with pytest.raises(TypeError, match="int8"):
+        data.ArrayDataset(np.zeros(3, np.int8))
 
 
 def test_what_a_dataset_has_to_define():

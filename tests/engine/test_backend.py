@@ -70,7 +70,7 @@ def test_operations_and_dtypes_beyond_the_table(primitive):
 UNDEFINED = [
     pytest.param(primitive, op, dtype, id=f"{primitive}-{op.name}-{dtype}")
     for primitive, ops in OPERATIONS.items()
-    for op in ops for dtype in ("bool", "int32", "int64", "float32", "float64")
+    for op in ops for dtype in ("bool", "uint8", "int32", "int64", "float32", "float64")
     if not cpu.is_defined(primitive, op, Code[dtype.upper()])
 ]  # fmt: skip
 

@@ -155,7 +155,7 @@ def test_attributes(device):
 # ── copies ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"])
 def test_deepcopy_and_pickle(dtype, copied, device):
     x = mg.tensor(np.array([[1, 0, 2], [0, 3, 1]]), dtype=dtype, device=device)

@@ -313,7 +313,9 @@ POINTS = """
     a.max(dim=1)                a.min(dim=1)                a.sort(dim=1)               a.split(2, dim=1)
     a.std(dim=1)                a.var(dim=0)                torch.max(a, dim=1)         torch.sort(a, dim=1)
     torch.split(a, 2, dim=0)    torch.std(a, dim=0)         torch.half                  torch.float16
-    torch.bfloat16              torch.uint8                 torch.FloatTensor([1])      torch.LongTensor([1])
+    torch.bfloat16              torch.int8                  torch.FloatTensor([1])      torch.LongTensor([1])
+    torch.cuda.manual_seed_all(0)                           torch.cuda.max_memory_allocated()
+    torch.cuda.Stream()         torch.cuda.set_device(0)    torch.cuda.get_device_name(0)                           torch.cuda.amp
     torch.Size([1])             torch.linalg.svd(a)         torch.fft.fft(a)
     torch.distributions         torch.jit.script            torch.compile
     torch.vmap                  torch.func.grad             torch.autocast              torch.amp

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-DTYPES = ["float32", "float64", "int32", "int64", "bool"]
+DTYPES = ["float32", "float64", "int32", "int64", "uint8", "bool"]
 VIEWS = {
     "contiguous": lambda a: a,
     "transposed": lambda a: a.T,

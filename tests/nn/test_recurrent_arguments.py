@@ -62,7 +62,7 @@ def test_bad_lengths(lengths, message):
 
 
 @pytest.mark.parametrize("lengths, got", [
-    ("abc", "'abc'"), ([None, 1, 2], r"\[None, 1, 2\]"), (np.array([1, 2, 3], dtype="uint8"), ".*dtype=uint8"),
+    ("abc", "'abc'"), ([None, 1, 2], r"\[None, 1, 2\]"), (np.array([1, 2, 3], dtype="uint16"), ".*dtype=uint16"),
     ([[1, 2], [3]], r"\[\[1, 2\], \[3\]\]"),
     ([2**70, 1, 1], r"\[1180591620717411303424, 1, 1\]"), ([1.0, 2.0, 3.0], "float32"), ([True, False, True], "bool"),
 ])  # fmt: skip

@@ -85,7 +85,7 @@ def test_scatter_add_refuses(device):
 # ── order ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("shape", [(6, 40), (2, 5000), (1025, 3)])
 def test_sorting_is_stable(shape, dtype, descending, device, rng):

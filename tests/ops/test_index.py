@@ -125,7 +125,7 @@ def test_basic_reading_is_a_view(device, shaped):
     assert (array(x) == -1).sum() == np.size(expected)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float32", "float64"])
 def test_every_dtype(dtype, device, rng):
     a = rng.integers(0, 9, (4, 5, 3)).astype(dtype)
     for key in (2, (..., 1), [3, 0, 3], ([0, 1], slice(None), [2, 2]), a[:, 0, 0] > 0, a > 2):

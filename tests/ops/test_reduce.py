@@ -23,7 +23,7 @@ SIZES = [1, 2, 3, 5, 8, 9, 15, 16, 17, 31, 33, 64, 65, 127, 260]
 THREADS = [(3, 100_003, 1), (1, 70_001, 3), (40_000, 3, 1), (2, 300, 400), (100_003, 1, 1), (1, 3, 70_001)]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
 @pytest.mark.parametrize("inner", [1, 3, 16, 33])
 def test_sizes(inner, dtype, device, rng):
     """Vectors and their tails, along the last axis and across it."""
@@ -183,7 +183,7 @@ def test_nan_wins(n, dtype, device):
             assert (array(mg.argmin(x, 0)) == k).all()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
 def test_the_first_of_equals(dtype, device):
     for n in (1, 7, 8, 33, 100):
         x = mg.ones((n, 3), dtype=dtype, device=device)

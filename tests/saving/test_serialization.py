@@ -16,7 +16,7 @@ import minigrad as mg
 from minigrad import nn, optim
 from minigrad.saving import serialization
 
-DTYPES = ["float32", "float64", "int32", "int64", "bool"]
+DTYPES = ["float32", "float64", "int32", "int64", "uint8", "bool"]
 
 
 @pytest.fixture

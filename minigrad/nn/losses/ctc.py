@@ -77,8 +77,8 @@ def ctc_loss(
     check_float(OP, log_probs)
     blank = integer(OP, "blank", blank, 0)
     labels = asarray(targets, device=log_probs.device)
-    if labels.dtype not in ("int32", "int64"):
-        raise TypeError(f"[{OP}] expected targets of int32 or int64, got {labels.dtype}")
+    if labels.dtype.kind not in "iu":
+        raise TypeError(f"[{OP}] expected integer targets, got {labels.dtype}")
     single = log_probs.ndim == 2
     if single:
         log_probs, labels = log_probs.expand_dims(1), labels.expand_dims(0)
