@@ -128,7 +128,7 @@ def confusion_matrix(predicted: Any, target: Any, classes: int) -> Tensor:
     for labels in (predicted, target):
         if bool(((labels < 0) | (labels >= classes)).any()):
             raise ValueError(f"[confusion_matrix] expected labels from 0 to {classes - 1}, got others")
-    places = (target * classes + predicted).reshape(-1)
+    places = (target.astype("int64") * classes + predicted).reshape(-1)  # small integers would not hold it
     counts = zeros(classes * classes, dtype="float64", device=places.device)
     counts = scatter_add(counts, 0, places, ones_like(places, dtype="float64"))
     return counts.reshape(classes, classes).astype("int64")

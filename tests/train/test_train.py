@@ -121,12 +121,13 @@ def test_stop_returns_to_the_epoch_with_the_lowest_loss(validation):
     assert weight.item() == -2  # the second of four epochs: an equal loss is not a lower one
 
 
-def test_a_confusion_matrix_counts_pairs(device):
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
+def test_a_confusion_matrix_counts_pairs(dtype, device):
     rng = np.random.default_rng(0)
-    target, predicted = rng.integers(0, 4, (2, 200))
-    expected = np.zeros((4, 4), int)
+    target, predicted = rng.integers(0, 20, (2, 900)).astype(dtype)
+    expected = np.zeros((20, 20), int)
     np.add.at(expected, (target, predicted), 1)
-    found = train.confusion_matrix(mg.tensor(predicted, device=device), mg.tensor(target, device=device), 4)
+    found = train.confusion_matrix(mg.tensor(predicted, device=device), mg.tensor(target, device=device), 20)
     assert (str(found.dtype), found.tolist()) == ("int64", expected.tolist())
 
 
