@@ -48,6 +48,20 @@ def weight(path, shape):
     return abs(values) + 0.5 if "var" in path else values
 
 
+def drawn(case, name, shape):
+    """Return float32 weights of a large layer, which are drawn again where they are needed instead of recorded."""
+    rest = [n for n in shape if n > 1][1:]
+    values = np.random.default_rng(zlib.crc32(f"{case} {name}".encode())).standard_normal(tuple(shape))
+    return (values / np.sqrt(np.prod(rest) * 4)).astype(np.float32)
+
+
+# The inputs of the networks that examples/trained ports.
+FRAMES = draw("frames", 5, 576).astype(np.float32)
+STATES = {name: draw(f"state {name}", 1, 1, 128).astype(np.float32) for name in "hc"}
+BYTES = (draw("bytes", 3, 2048) * 64).astype(np.int32) % 257
+SOUNDS = np.array([2, 17, 5, 40, 9])
+
+
 class Recorder:
     """Collects arrays by case, and writes them to one file, with the versions of the packages."""
 
