@@ -9,6 +9,7 @@ from minigrad.engine.devices.kernel_list cimport repeat
 from minigrad.engine.memory.array cimport Array, alias, check_same_device, empty, shape_of, view
 from minigrad.engine.memory.calls cimport Call, begin, is_capturing
 from minigrad.engine.memory.dtype cimport BOOL, INT64, is_float
+from minigrad.engine.memory.listener cimport note_computed
 from minigrad.engine.memory.shapes cimport device_name
 from minigrad.engine.ops.arguments cimport float_operand, integer, number, operand, optional
 from minigrad.engine.ops.layout cimport (
@@ -448,7 +449,9 @@ def recurrent(Cell cell, x: TensorLike, h: TensorLike, c: TensorLike | None, wei
             raise ValueError(f"[{op}] expected lengths of {N} samples of {T} steps, got {ends}")
         mask = ends.values
     if not cell.reset_after:    # its second product of a step needs the gates that the first one gives
-        return composition(cell, mask, *inputs)
+        found = composition(cell, mask, *inputs)
+        note_computed(op, found, inputs, (cell, ends, *[None] * len(ARRAYS), *(source or ())))
+        return found
 
     # the state before each step and the last one, so that y and the h_{t-1} of all steps are views of one array
     cdef dict arrays = {"x": dense(a), "lengths": mask}

@@ -18,7 +18,7 @@ from minigrad.onnx.trace import Step, Value
 
 # The order of the gates in ONNX: iofc of ifgo, and zrn of rzn.
 ORDERS = {"rnn": [0], "lstm": [0, 3, 1, 2], "gru": [1, 0, 2]}
-INPUTS = ("weight", "bias", "gamma", "beta", "gamma_c", "beta_c")
+ALL = slice(None)
 
 
 def rms_norm(g: Graph, z: str, axes: list[int], eps: np.ndarray, weight: Any) -> str:
@@ -53,31 +53,27 @@ def _gate(g: Graph, cell: Cell, a: str) -> str:
 
 
 def _next(
-    g: Graph,
-    cell: Cell,
-    x: str,
-    u: str,
-    states: list[str],
-    dtype: np.dtype,
+    g: Graph, cell: Cell, x: str, of_state: Callable[[str, slice], str], states: list[str], width: int, dtype: np.dtype,
     norm_c: Callable[[str], str] | None,
-    candidate: Callable[[str], str] | None = None,
-) -> list[str]:
-    """Write the next states from the contributions of the input and of the state.
+) -> list[str]:  # fmt: skip
+    """Write the next states from the contribution of the input.
 
-    `candidate` writes the contribution of r h to a GRU that resets before the product.
+    `of_state` writes the contribution of a state to some columns: a GRU that resets before the product has two states.
     """
     if cell.op == "rnn":
-        return [g.add("Tanh" if cell.kind == "rnn_tanh" else "Relu", g.Add(x, u))]
+        return [g.add("Tanh" if cell.kind == "rnn_tanh" else "Relu", g.Add(x, of_state(states[0], ALL)))]
     if cell.op == "lstm":
-        i, f, c, o = g.Split(g.Add(x, u), num_outputs=4, axis=-1, outputs=4)
+        a = g.Add(x, of_state(states[0], ALL))
+        i, f, c, o = g.Split(a, num_outputs=4, axis=-1, outputs=4)
         i, f, o = (_gate(g, cell, a) for a in (i, f, o))
         carried = g.Add(g.Mul(f, states[1]), g.Mul(i, g.Tanh(c)))
         shown = carried if norm_c is None else norm_c(carried)
         return [g.Mul(o, g.Tanh(shown)), shown if cell.carry_norm else carried]
-    (x_r, x_z, x_n), (u_r, u_z, u_n) = (g.Split(a, num_outputs=3, axis=-1, outputs=3) for a in (x, u))
+    x_r, x_z, x_n = g.Split(x, num_outputs=3, axis=-1, outputs=3)
+    count, part = (3, ALL) if cell.reset_after else (2, slice(2 * width))
+    u_r, u_z, *u_n = g.Split(of_state(states[0], part), num_outputs=count, axis=-1, outputs=count)
     r, z = _gate(g, cell, g.Add(x_r, u_r)), _gate(g, cell, g.Add(x_z, u_z))
-    u_n = g.Mul(r, u_n) if candidate is None else candidate(g.Mul(r, states[0]))
-    n = g.Tanh(g.Add(x_n, u_n))
+    n = g.Tanh(g.Add(x_n, g.Mul(r, *u_n) if u_n else of_state(g.Mul(r, states[0]), slice(2 * width, None))))
     keep, take = (g.Sub(np.asarray(1, dtype), z), z) if cell.swap else (z, g.Sub(np.asarray(1, dtype), z))
     return [g.Add(g.Mul(take, n), g.Mul(keep, states[0]))]
 
@@ -138,22 +134,22 @@ def recurrent(e: Exporter, s: Step) -> list[str]:
         return _own_operator(e, s, cell, source, starts)
     weight, bias, gamma, beta, gamma_c, beta_c = _weights(e, s, s.inputs[3:])
     assert weight is not None
-    dtype = x.dtype
+    dtype, width = x.dtype, weight.shape[1]
 
     def write(g: Graph, states: list[str], read: list[str]) -> tuple[list[str], str]:
-        z = g.Gemm(states[0], weight, *([] if bias is None else [bias]), transB=1)
-        share: Any = read[0]
-        if cell.norm == "sum":
-            z, share = g.Add(z, share), None
-        if cell.norm is not None:
-            z = _normalized(g, z, cell.sizes, gamma, beta, cell.eps, cell.centered, dtype)
-        if share is None:
-            z, share = z, np.zeros(1, dtype)
+        def of_state(h: str, part: slice) -> str:
+            w, b, scale, shift = (p if p is None or part == ALL else p[part] for p in (weight, bias, gamma, beta))
+            z = g.Gemm(h, w, *([] if b is None else [b]), transB=1)
+            if cell.norm == "sum":
+                z = g.Add(z, read[0])
+            sizes = cell.sizes if cell.reset_after else cell.sizes[-1:] if part.start else cell.sizes[:-1]
+            return _normalized(g, z, sizes, scale, shift, cell.eps, cell.centered, dtype) if cell.norm else z
 
         def norm_c(carried: str) -> str:
-            return _normalized(g, carried, (weight.shape[1],), gamma_c, beta_c, cell.eps_c, cell.centered, dtype)
+            return _normalized(g, carried, (width,), gamma_c, beta_c, cell.eps_c, cell.centered, dtype)
 
-        following = _next(g, cell, share, z, states, dtype, norm_c if cell.norm_cell else None)
+        share: Any = np.zeros(1, dtype) if cell.norm == "sum" else read[0]
+        following = _next(g, cell, share, of_state, states, width, dtype, norm_c if cell.norm_cell else None)
         if lengths is None:
             return following, following[0]
         kept = [g.Where(read[1], new, old) for new, old in zip(following, states, strict=True)]
@@ -184,7 +180,7 @@ def _own_operator(e: Exporter, s: Step, cell: Cell, source: tuple[Any, ...], sta
     begun = [g.Unsqueeze(state, np.array([0])) for state in starts]
     attributes: dict[str, Any] = {"hidden_size": r.shape[1]}
     if cell.op == "gru":
-        attributes["linear_before_reset"] = 1
+        attributes["linear_before_reset"] = int(cell.reset_after)
     if cell.op == "rnn":
         attributes["activations"] = ["Tanh" if cell.kind == "rnn_tanh" else "Relu"]
     outputs, *last = g.add(
@@ -241,17 +237,16 @@ def batch_norm(e: Exporter, s: Step) -> list[str]:
     steps = [share, *maps("bn_hh"), *(maps("bn_c") if "bn_c" in norms else [])]
 
     def write(body: Graph, held: list[str], read: list[str]) -> tuple[list[str], str]:
-        u = body.Add(body.Mul(body.Gemm(held[0], w_hh, transB=1), read[1]), read[2])
+        def of_state(h: str, part: slice) -> str:
+            bounds = [np.array([k]) for k in part.indices(len(w_hh))[:2]]
+            a, b = (p if part == ALL else body.Slice(p, *bounds, np.array([-1])) for p in read[1:3])
+            return body.Add(body.Mul(body.Gemm(h, w_hh[part], transB=1), a), b)
 
         def norm_c(carried: str) -> str:
             return body.Add(body.Mul(carried, read[3]), read[4])
 
-        def candidate(h: str) -> str:
-            of_n = [body.Split(p, num_outputs=3, axis=-1, outputs=3)[2] for p in read[1:3]]
-            return body.Add(body.Mul(body.Gemm(h, w_hh[2 * len(w_hh) // 3 :], transB=1), of_n[0]), of_n[1])
-
-        given = norm_c if "bn_c" in norms else None, None if cell.reset_after else candidate
-        following = _next(body, cell, read[0], u, held, dtype, *given)
+        norm = norm_c if "bn_c" in norms else None
+        following = _next(body, cell, read[0], of_state, held, w_hh.shape[1], dtype, norm)
         return following, following[0]
 
     starts = [e.name(state) for state in states]

@@ -200,7 +200,10 @@ KINDS = {
         {}, {"bias": "input"}, {"norm": "layer"}, {"norm": "rms"}, {"norm": "layer", "norm_each_gate": True, "carry_norm": True},
         {"norm": "layer", "norm_cell": False}, {"gate_activation": "hard_sigmoid"},
     ],
-    "GRU": [{}, {"bias": False}, {"norm": "layer"}, {"norm": "rms"}, {"convention": "paper"}],
+    "GRU": [
+        {}, {"bias": False}, {"norm": "layer"}, {"norm": "rms"}, {"convention": "paper"}, {"reset_after": False},
+        {"reset_after": False, "norm": "rms"}, {"reset_after": False, "convention": "paper", "bias": "input"},
+    ],
     "MinGRU": [{}, {"norm": "layer"}],
     "MinLSTM": [{}, {"norm": "rms"}],
 }  # fmt: skip
@@ -216,7 +219,7 @@ def test_recurrent_layer(kind, options, lengths, tmp_path, rng):
         dynamic = WITH_LENGTHS
         example, other = {**example, "lengths": given(4, 2)}, {**other, "lengths": given(7, 0, 3, 1, 6)}
     model = agrees(module, example, dynamic, other, tmp_path / "m.onnx", rng)
-    plain = not lengths and (set(options) <= {"bias", "nonlinearity"}) and kind in ("RNN", "LSTM", "GRU")
+    plain = not lengths and set(options) <= {"bias", "nonlinearity", "reset_after"} and kind in ("RNN", "LSTM", "GRU")
     assert operators(model.graph).get("Scan", 0) == (0 if plain else 4)
     assert operators(model.graph).get(kind, 0) == (4 if plain else 0)
 
