@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn.parameter import Buffer, Parameter
+from minigrad.tools.arguments import Constructed
 
 
-class Registry:
+class Registry(Constructed):
     """The base of `Module`: registers what is assigned, and finds what is registered.
 
     The registries hold only names, in the order of assignment; the objects are ordinary instance attributes, so

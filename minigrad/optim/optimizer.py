@@ -10,6 +10,7 @@ from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import number
 from minigrad.engine.ops.optimizer import are_same, grads_of, states_hold
 from minigrad.engine.tensor.tensor import Tensor
+from minigrad.tools.arguments import Constructed
 
 Group = dict[str, Any]
 Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[Group]
@@ -94,7 +95,7 @@ class Plan(NamedTuple):
     batches: list[Batch]
 
 
-class Optimizer:
+class Optimizer(Constructed):
     """The base class of optimizers; each of them defines ``update``.
 
     Parameters

@@ -1,0 +1,36 @@
+"""Who writes another framework's words is told what they are here, and where the conventions are."""
+
+import pytest
+
+from minigrad import nn, optim
+
+NAMES = [
+    (lambda: nn.Dense(3), AttributeError, r"`nn.Linear\(in_features, out_features\)` here, with other defaults"),
+    (lambda: nn.LayerNorm(64, epsilon=1e-3), TypeError, r"\[LayerNorm\] expected eps, .* got epsilon: .*conventions.md"),
+    (lambda: nn.BatchNorm2d(num_features=4, epsilon=1e-3), TypeError, "expected eps, .* got epsilon"),
+    (lambda: nn.Linear(3, 4, use_bias=False), TypeError, "expected bias, .* got use_bias"),
+    (lambda: nn.LeakyReLU(alpha=0.3), TypeError, "expected negative_slope, .* got alpha"),
+    (lambda: optim.SGD([], learning_rate=0.1), TypeError, r"\[SGD\] expected lr, .* got learning_rate"),
+    (lambda: optim.RMSprop([], rho=0.9), TypeError, "expected alpha, .* got rho"),
+    (lambda: optim.SGD([], rho=0.9), TypeError, "unexpected keyword argument 'rho'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make, error, says", NAMES, ids=[row[2] for row in NAMES])
+def test_another_name(make, error, says):
+    with pytest.raises(error, match=says):
+        make()
+
+
+def test_a_module_may_have_an_argument_of_such_a_name():
+    class Own(nn.Module):
+        def __init__(self, eps, epsilon):
+            super().__init__()
+            self.eps = eps + epsilon
+
+    assert Own(eps=1, epsilon=2).eps == 3
+
+
+def test_a_momentum_that_is_the_weight_of_the_old():
+    with pytest.warns(UserWarning, match="call 0.99 is 0.01 here, see docs/reference/conventions.md"):
+        nn.BatchNorm1d(3, momentum=0.99)
