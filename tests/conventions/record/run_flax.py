@@ -208,6 +208,8 @@ def optimizers():
         "lion": optax.lion(schedule),
         "lamb": optax.lamb(schedule),
         "nadam": optax.nadam(schedule),
+        "rmsprop_centered": optax.rmsprop(schedule, momentum=0.9, centered=True),
+        "adadelta": optax.adadelta(schedule),
     }.items():
         p = jnp.asarray(INPUTS["start"])
         state, values = rule.init(p), []

@@ -9,7 +9,7 @@ BACKEND = os.environ["KERAS_BACKEND"]
 
 import keras
 import numpy as np
-from common import INPUTS, RATE, STEPS, Recorder, draw, weight
+from common import INPUTS, MATRIX, RATE, STEPS, Recorder, draw, weight
 from keras import layers, ops
 
 if BACKEND == "jax":
@@ -89,6 +89,7 @@ def masked():
 
 def tutorial():
     """Train a perceptron with layer normalization as a tutorial does."""
+    keras.utils.clear_session()  # names, and so the weights, do not depend on the models before
     net = keras.Sequential([
         keras.Input((6,)), layers.Dense(8), layers.LayerNormalization(), layers.ReLU(), layers.Dense(4),
     ])  # fmt: skip
@@ -136,25 +137,35 @@ def optimizers():
         "rmsprop_momentum": o.RMSprop(momentum=0.9),
         "adagrad": o.Adagrad(),
         "adagrad_far": o.Adagrad(initial_accumulator_value=0.0),
+        "momentum_decay": o.SGD(momentum=0.9, weight_decay=0.1),
+        "adam_amsgrad": o.Adam(amsgrad=True, weight_decay=0.1),
+        "nadam": o.Nadam(),
+        "rmsprop_centered": o.RMSprop(momentum=0.9, centered=True, weight_decay=0.1),
+        "adadelta": o.Adadelta(),
+        "lion": o.Lion(),
+        "matrix_muon": o.Muon(),
+        "matrix_muon_plain": o.Muon(nesterov=False),
+        "matrix_adafactor": o.Adafactor(),
     }.items():
-        p = keras.Variable(INPUTS["start"])
+        shape = MATRIX if name.startswith("matrix") else (6,)
+        p = keras.Variable(INPUTS["start"].reshape(shape))
         values = []
         for gradient, rate in zip(INPUTS["gradients"], INPUTS["rates"]):
             optimizer.learning_rate = rate
-            optimizer.apply([ops.convert_to_tensor(gradient)], [p])
+            optimizer.apply([ops.convert_to_tensor(gradient.reshape(shape))], [p])
             values.append(np.asarray(p))
         recorder.add("optimizers", **{name: np.array(values)[[0, 1, 7, 8, 19]]})
 
 
 if BACKEND == "jax":
     trained(), masked(), losses(), optimizers(), tutorial()
-    layer = layers.LayerNormalization(center=False, scale=False, epsilon=1e-5, dtype="float32")
-    recorder.add("layer_norm_far_float32", y=layer(far.astype("float32")))
-else:
-    for name, layer in {
-        "layer_norm_far_float32": layers.LayerNormalization(center=False, scale=False, epsilon=1e-5),
-        "group_norm_far_float32": layers.GroupNormalization(2, center=False, scale=False, epsilon=1e-5),
-        "batch_norm_far_float32": layers.BatchNormalization(center=False, scale=False, epsilon=1e-5),
-    }.items():
-        recorder.add(name, y=ops.convert_to_numpy(layer(ops.convert_to_tensor(far.astype("float32")), training=True)))
+plain = {"center": False, "scale": False, "epsilon": 1e-5, "dtype": "float32"}
+for name, layer in {
+    "layer_norm_far_float32": layers.LayerNormalization(**plain),
+    "group_norm_far_float32": layers.GroupNormalization(1, **plain),
+    "batch_norm_far_float32": layers.BatchNormalization(**plain),
+}.items():
+    x = far.T if name.startswith("batch") else far  # of its rows, in all three
+    y = ops.convert_to_numpy(layer(ops.convert_to_tensor(x.astype("float32")), training=True))
+    recorder.add(name, y=y.T if name.startswith("batch") else y)
 recorder.write()

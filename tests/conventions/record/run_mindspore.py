@@ -60,13 +60,14 @@ attempt("rnn", sequences, nn.RNN(4, 3, batch_first=True), out)
 attempt("lstm", sequences, nn.LSTM(4, 3, batch_first=True), out)
 attempt("gru", sequences, nn.GRU(4, 3, batch_first=True), out)
 attempt("lstm_both", sequences, nn.LSTM(4, 3, bidirectional=True, batch_first=True), out)
+rates = INPUTS["rates"].tolist()
 for name, make in {
-    "sgd": lambda p: nn.SGD(p, 0.1),
-    "momentum": lambda p: nn.Momentum(p, 0.1, 0.9),
-    "adam": lambda p: nn.Adam(p, 0.1),
-    "adamw": lambda p: nn.AdamWeightDecay(p, 0.1),
-    "rmsprop": lambda p: nn.RMSProp(p, 0.1),
-    "adagrad": lambda p: nn.Adagrad(p, learning_rate=0.1),
+    "sgd": lambda p: nn.SGD(p, rates),
+    "momentum": lambda p: nn.Momentum(p, rates, 0.9),
+    "adam": lambda p: nn.Adam(p, rates),
+    "adamw": lambda p: nn.AdamWeightDecay(p, rates),
+    "rmsprop": lambda p: nn.RMSProp(p, rates),
+    "adagrad": lambda p: nn.Adagrad(p, learning_rate=rates),
 }.items():
     p = ms.Parameter(tensor(INPUTS["start"]), name="p")
     optimizer, values = make([p]), []

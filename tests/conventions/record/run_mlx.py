@@ -1,4 +1,4 @@
-"""Record MLX on the CPU, in float32. Needs Python 3.12 and ``pip install mlx[cpu]==0.32.4``."""
+"""Record MLX on the CPU, in float32. Needs Python 3.12 and ``pip install mlx[cpu]==0.32.4 numpy``."""
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -89,6 +89,7 @@ for name, make in {
     "adam": lambda: optim.Adam(0.1),
     "adam_corrected": lambda: optim.Adam(0.1, bias_correction=True),
     "adamw": lambda: optim.AdamW(0.1),
+    "adamw_corrected": lambda: optim.AdamW(0.1, bias_correction=True),
     "rmsprop": lambda: optim.RMSprop(0.1),
     "adagrad": lambda: optim.Adagrad(0.1),
     "lion": lambda: optim.Lion(0.1),
