@@ -7,7 +7,7 @@ moves the channels to the front of what is flattened. Where an argument of a lay
 
 Arrays do not say with which arguments a layer was made, so each argument is taken to be the framework's default, unless
 `arguments` has another value. No framework needs to be installed. A square kernel cannot be told from its transpose:
-its layout is taken to be the framework's.
+its layout is taken to be the framework's. In place of arrays, the path of an npz or safetensors file may be given.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,11 @@ import numpy as np
 from minigrad.convert import tables
 from minigrad.convert.mechanism import Conversion
 from minigrad.nn.module import Module
+from minigrad.tools.files import Path
 
-__all__ = ["equinox", "flax", "haiku", "keras", "mindspore", "mlx", "onnx", "paddle", "to_keras"]
+__all__ = ["equinox", "flax", "haiku", "keras", "mindspore", "mlx", "onnx", "paddle", "to_keras", "to_torch"]
 
-Arrays = Mapping[str, Any]
+Arrays = Mapping[str, Any] | Path
 State = dict[str, np.ndarray[Any, Any]]
 
 
@@ -41,8 +42,9 @@ def keras(
 
     Parameters
     ----------
-    arrays : list of array or mapping
+    arrays : list of array, mapping or path
         ``model.get_weights()``, in whose order the module has its layers, or ``{w.path: w for w in model.weights}``.
+        A file of ``model.save("model.keras")`` also states the arguments; reading it needs the package h5py.
     module : Module
         A module whose layers correspond to the model's.
     names : mapping of str to str, optional
@@ -63,9 +65,12 @@ def keras(
     Raises
     ------
     ValueError
-        For arrays that belong to no layer, layers without arrays, and an argument that contradicts the source.
+        For arrays that belong to no layer, layers without arrays, an argument that contradicts the source, and a
+        file of another kind.
     TypeError
         For a source of another type.
+    ImportError
+        For a .keras file without h5py.
 
     Examples
     --------
@@ -299,3 +304,32 @@ def to_keras(module: Module, *, arguments: Mapping[str, Any] | None = None) -> l
     [(3, 5), (5,), (5,), (5,)]
     """
     return [*Conversion("to_keras", tables.KERAS, module, arguments=arguments or {}).invert().values()]
+
+
+def to_torch(module: Module) -> State:
+    """Return the state of a module for the same layers of PyTorch, which have two biases in recurrent layers.
+
+    Where ``bias="input"`` left one, the second is 0. All else has PyTorch's names and shapes already.
+
+    Parameters
+    ----------
+    module : Module
+        A module of layers that PyTorch has.
+
+    Returns
+    -------
+    dict of str to numpy.ndarray
+        For ``load_state_dict`` of PyTorch's module, as ``{name: torch.tensor(a) for name, a in state.items()}``.
+
+    Raises
+    ------
+    ValueError
+        For a layer or an argument that PyTorch does not have.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> sorted(mg.convert.to_torch(mg.nn.LSTM(3, 4, bias="input")))
+    ['bias_hh_l0', 'bias_ih_l0', 'weight_hh_l0', 'weight_ih_l0']
+    """
+    return Conversion("to_torch", tables.TORCH, module).complete()

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from math import isclose
+from os import PathLike
 from types import MappingProxyType
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 
 from minigrad import nn
 from minigrad.array.foreign import as_tensor
-from minigrad.convert.rules import Array, Rule, Slot
+from minigrad.convert.files import read
+from minigrad.convert.rules import GATES, Array, Rule, Slot
 from minigrad.convert.tables import Framework
 from minigrad.nn.recurrent.cell import GRUCell, LSTMCell, RNNCell
 from minigrad.nn.registry import join
@@ -28,7 +30,8 @@ WITHOUT = {"bias": "bias=False", "weight": "weight=False", "bias_hh": 'bias="inp
 WITH = {"bias": "bias=True", "weight": "weight=True", "bias_hh": "bias=True", "bias_ih": 'bias="input"'}
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
-_ABSENT = {"reset_after": True, "interleaved": False}  # what an argument is in a layer that lacks it
+# What an argument is in a layer that lacks it.
+_ABSENT: dict[str, Any] = {"reset_after": True, "interleaved": False, "activation": "tanh"}
 _DUPLICATE = re.compile(r"(^|\.)\d+\.cell(_fw|_bw)?\.")  # Paddle's second names of recurrent weights
 _IGNORED = re.compile(r"(^|\.)(rngs|rng)\.|(counter|hidden|num_batches_tracked|seed_generator_state)$")
 
@@ -48,6 +51,11 @@ class Conversion:
         """Return the state_dict of the module that holds the arrays of the source."""
         found: dict[str, Array] = {}
         channels, flattened, self.used = 0, False, set[str]()
+        if isinstance(source, str | PathLike):
+            source, stated = read(self.name, source)
+            places = [s.path for s in self.slots if s.kind == "leaky_relu" or any(r.entries for r in self._rules(s))]
+            own = zip(places, stated, strict=False)
+            self.arguments = {**{join(p, key): a for p, of in own for key, a in of.items()}, **self.arguments}
         given = self._group(source)
         for slot in self.slots:
             flattened = flattened or slot.kind == "flatten"
@@ -100,6 +108,17 @@ class Conversion:
             if rule.entries:
                 channels = next((getattr(slot.layer, name) for name in CHANNELS if hasattr(slot.layer, name)), 0)
         return found
+
+    def complete(self) -> dict[str, Array]:
+        """Return the module's state with the biases of recurrent layers that it does without."""
+        state = {name: value.detach().numpy() for name, value in self.module.state_dict().items()}
+        for slot in self.slots:
+            for rule in self._rules(slot):
+                self._check_arguments(rule, slot)
+            bias = join(slot.path, f"bias_ih{slot.suffix}")
+            if slot.kind in GATES and bias in state:
+                state.setdefault(bias.replace("bias_ih", "bias_hh"), np.zeros_like(state[bias]))
+        return state
 
     # ── the module ──
 

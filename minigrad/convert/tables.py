@@ -86,6 +86,10 @@ def two_biases(**more: Argument) -> Rule:
     return Rule({name: (name + "{s}", SAME) for name in names}, more, shared=True)
 
 
+KERAS_GATES = {  # its hard sigmoid has a slope of 1/6
+    "activation": Argument("activation", "tanh"),
+    "gate_activation": Argument("recurrent_activation", "sigmoid", lambda name: name.replace("hard", "another hard")),
+}
 KERAS = Framework("Keras 3.15.1", True, True, {
     "linear": (kernel(),),
     "conv": (kernel(conv=True),),
@@ -97,18 +101,18 @@ KERAS = Framework("Keras 3.15.1", True, True, {
     "batch_norm": (
         Rule(both("gamma", "beta", "moving_mean", "moving_variance"), arguments(1e-3, **running(0.99, False))),
     ),
-    "rnn": (recurrent("h", "kernel", "recurrent_kernel", "bias", True),),
-    "lstm": (recurrent("ifgo", "kernel", "recurrent_kernel", "bias", True),),
+    "rnn": (recurrent("h", "kernel", "recurrent_kernel", "bias", True, nonlinearity=Argument("activation", "tanh")),),
+    "lstm": (recurrent("ifgo", "kernel", "recurrent_kernel", "bias", True, **KERAS_GATES),),
     "gru": (
         Rule(
             {
                 "weight_ih": ("kernel", gates("zrn", True)), "weight_hh": ("recurrent_kernel", gates("zrn", True)),
                 "bias_ih": ("bias", row(0, gates("zrn"))), "bias_hh": ("bias", row(1, gates("zrn"))),
             },
-            TORCH_GRU, fits=lambda given, options: given["bias"].ndim == 2,
+            {**TORCH_GRU, **KERAS_GATES}, fits=lambda given, options: given["bias"].ndim == 2,
         ),
         recurrent("zrn", "kernel", "recurrent_kernel", "bias", True,
-                  convention=Argument(None, "torch"), reset_after=Argument(None, False)),
+                  convention=Argument(None, "torch"), reset_after=Argument(None, False), **KERAS_GATES),
     ),
     "attention": (attention("kernel", "bias", PROJECTED, "attention_output", HEADS_IN, HEADS_BIAS, HEADS_OUT),),
     "gelu": (gelu(False),),
@@ -268,6 +272,14 @@ EQUINOX = Framework("equinox 0.13.8", False, True, {
     ),
     "gelu": (gelu(True),),
     "leaky_relu": (slope(0.01),),
+})  # fmt: skip
+
+SIGMOID = {"gate_activation": Argument(None, "sigmoid")}
+TORCH = Framework("PyTorch 2.13.0", False, True, {  # what its layers cannot be made with
+    "lstm": (Rule({}, SIGMOID),),
+    "gru": (Rule({}, {"convention": Argument(None, "torch"), "reset_after": Argument(None, True), **SIGMOID}),),
+    "group_norm": (Rule({}, {"interleaved": Argument(None, False)}),),
+    "batch_norm": (Rule({}, {"unbiased_running_var": Argument(None, True)}),),
 })  # fmt: skip
 
 

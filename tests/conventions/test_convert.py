@@ -1,8 +1,15 @@
 """What a conversion refuses, and what may be given to it."""
 
+import json
+import pickle
+import sys
+import types
+import zipfile
+
 import numpy as np
 import pytest
 
+import minigrad as mg
 from minigrad import convert, nn
 
 LAYER = {"gamma": np.ones(4), "beta": np.zeros(4)}
@@ -55,3 +62,122 @@ def test_channels_say_that_nothing_moves():
     moved = kernel.reshape(4, 8, 2).transpose(2, 1, 0).reshape(2, 32)
     assert (convert.keras(arrays, net, channels={"d": 8})["d.weight"] == moved).all()
     assert (convert.keras(arrays, net, channels={"d": 1})["d.weight"] == kernel.T).all()
+
+
+class Tree(dict):
+    """What h5py makes of a file, from nested dicts."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+
+def layer(kind, *arrays, **config):
+    return {"class_name": kind, "config": config}, {"vars": {str(k): a for k, a in enumerate(arrays)}}
+
+
+@pytest.fixture
+def keras_file(tmp_path, monkeypatch, rng):
+    """A function that writes a .keras file of layers, as Keras 3.15.1 does, which a stand-in for h5py reads."""
+
+    def write(*layers):
+        path, content = tmp_path / "m.keras", {}
+        for model, part in layers:
+            same = sum(name.rstrip("_0123456789") == SNAKE[model["class_name"]] for name in content)
+            content[SNAKE[model["class_name"]] + (f"_{same}" if same else "")] = part
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("metadata.json", "{}")
+            file.writestr("config.json", json.dumps({"config": {"layers": [model for model, _ in layers]}}))
+            file.writestr("model.weights.h5", b"")
+        monkeypatch.setitem(sys.modules, "h5py", types.SimpleNamespace(File=lambda file: Tree(layers=content)))
+        return path
+
+    return write
+
+
+SNAKE = {
+    "Dense": "dense", "LayerNormalization": "layer_normalization", "LeakyReLU": "leaky_re_lu", "Dropout": "dropout",
+    "Bidirectional": "bidirectional", "LSTM": "lstm",
+}  # fmt: skip
+
+
+def test_a_keras_file_says_its_order_and_its_arguments(keras_file, rng):
+    one, two = rng.standard_normal((2, 4, 4))
+    path = keras_file(
+        layer("Dense", one, np.zeros(4), activation="linear"),
+        layer("LayerNormalization", np.ones(4), np.zeros(4), epsilon=1e-5), layer("LeakyReLU", negative_slope=0.1),
+        layer("Dropout"), layer("Dense", two, np.zeros(4)),
+    )  # fmt: skip
+
+    def net(eps=1e-5, slope=0.1):
+        return nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4, eps=eps), nn.LeakyReLU(slope), nn.Linear(4, 4))
+
+    state = convert.keras(path, net())
+    assert (state["0.weight"] == one.T).all()
+    assert (state["3.weight"] == two.T).all()
+    with pytest.raises(ValueError, match=r"1: expected eps=1e-05, as in Keras .* with epsilon=1e-05, got 0.001"):
+        convert.keras(path, net(eps=1e-3))
+    with pytest.raises(ValueError, match=r"2: expected negative_slope=0.1"):
+        convert.keras(path, net(slope=0.3))
+
+
+def test_both_directions_of_a_keras_file(keras_file, rng):
+    parts = [[rng.standard_normal(shape) for shape in ((4, 12), (3, 12), (12,))] for _ in range(2)]
+    cells = {
+        f"{name}_layer": {"cell": layer("LSTM", *arrays)[1]}
+        for name, arrays in zip(("forward", "backward"), parts, strict=True)
+    }
+    net = nn.LSTM(4, 3, bias="input", bidirectional=True)
+    for config, error in (({}, None), ({"activation": "relu"}, "activation='relu'"),
+                          ({"recurrent_activation": "hard_sigmoid"}, "another hard_sigmoid")):  # fmt: skip
+        model = layer("Bidirectional", merge_mode="concat", layer={"config": config})[0]
+        path = keras_file((model, cells))
+        if error is None:
+            expected = convert.keras([*parts[0], *parts[1]], net)
+            assert all((convert.keras(path, net)[name] == a).all() for name, a in expected.items())
+        else:
+            with pytest.raises(ValueError, match=error):
+                convert.keras(path, net)
+
+
+def test_other_files(tmp_path, keras_file, monkeypatch):
+    arrays = {"0.weight": np.eye(4)[:2].T, "0.bias": np.ones(2)}
+    net = nn.Sequential(nn.Linear(4, 2))
+    np.savez(tmp_path / "w.npz", **arrays)
+    mg.save(arrays, tmp_path / "w.safetensors")
+    for path in (tmp_path / "w.npz", str(tmp_path / "w.safetensors")):
+        assert (convert.paddle(path, net)["0.weight"] == arrays["0.weight"].T).all()
+    (tmp_path / "w.pdparams").write_bytes(pickle.dumps(arrays))
+    with pytest.raises(ValueError, match=r"a pickle, which is not read(.|\n)*paddle.load"):
+        convert.paddle(tmp_path / "w.pdparams", net)
+    with pytest.raises(ValueError, match="weights alone"):
+        convert.keras(tmp_path / "model.weights.h5", net)
+    path = keras_file()
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(ImportError, match=r"expected the package h5py, to read .*: pip install h5py"):
+        convert.keras(path, net)
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("config.json", '{"config": {}}')
+    monkeypatch.setitem(sys.modules, "h5py", types.SimpleNamespace())
+    with pytest.raises(ValueError, match="expected a Sequential or functional model"):
+        convert.keras(path, net)
+
+
+def test_weights_leave_for_torch(rng):
+    torch = pytest.importorskip("torch")
+    x = rng.standard_normal((5, 2, 3)).astype("float32")
+    for name in ("LSTM", "GRU", "RNN"):
+        net = getattr(nn, name)(3, 4, 2, bias="input", bidirectional=True)
+        other = getattr(torch.nn, name)(3, 4, 2, bidirectional=True)
+        other.load_state_dict({key: torch.tensor(a) for key, a in convert.to_torch(net).items()})
+        assert abs(net(mg.tensor(x))[0].detach().numpy() - other(torch.tensor(x))[0].detach().numpy()).max() < 1e-6
+    for make, error in [
+        (lambda: nn.GRU(3, 4, reset_after=False), "expected reset_after=True, as in PyTorch"),
+        (lambda: nn.LSTM(3, 4, gate_activation="hard_sigmoid"), "gate_activation='sigmoid'"),
+        (lambda: nn.LSTM(3, 4, norm="layer"), "norm=None"),
+        (lambda: nn.Sequential(nn.BatchNorm1d(3, unbiased_running_var=False)), "unbiased_running_var=True"),
+    ]:
+        with pytest.raises(ValueError, match=error):
+            convert.to_torch(make())

@@ -1,0 +1,80 @@
+"""Weights from a file of another framework, where they can be read without it."""
+
+import importlib
+import io
+import json
+import re
+from collections.abc import Iterator
+from os import fspath
+from typing import Any
+from zipfile import ZipFile, is_zipfile
+
+import numpy as np
+
+from minigrad.convert.rules import Array
+from minigrad.saving import load
+from minigrad.tools.files import Path
+
+# The parts of a Keras layer in the order of its weights.
+PARTS = (
+    "cell", "forward_layer", "backward_layer", "query_dense", "key_dense", "value_dense", "output_dense",
+)  # fmt: skip
+
+
+def read(name: str, path: Path) -> tuple[Any, list[dict[str, Any]]]:
+    """Return the arrays of a file, and the arguments of its layers if it states them."""
+    place = fspath(path)
+    if name == "keras" and place.endswith(".keras") and is_zipfile(place):
+        return _read_keras(place)
+    if name == "keras" and place.endswith(".h5"):
+        raise ValueError(f"[convert.keras] expected a file of model.save('model.keras'), got weights alone in {place}, "
+                         f"which does not say the order of layers")  # fmt: skip
+    if place.endswith(".npz"):
+        with np.load(place, allow_pickle=False) as file:
+            return dict(file), []
+    return load(path), []  # or say what the file is, and how to convert it
+
+
+def _read_keras(place: str) -> tuple[list[Array], list[dict[str, Any]]]:
+    try:
+        h5py = importlib.import_module("h5py")
+    except ImportError:
+        raise ImportError(f"[convert.keras] expected the package h5py, to read {place}: pip install h5py") from None
+    with ZipFile(place) as archive:
+        model = json.loads(archive.read("config.json"))["config"]
+        if "layers" not in model:
+            raise ValueError(f"[convert.keras] expected a Sequential or functional model in {place}, got another, of "
+                             f"which a file does not say the order of layers: pass model.get_weights()")  # fmt: skip
+        with h5py.File(io.BytesIO(archive.read("model.weights.h5"))) as file:
+            layers = list(_layers(model, file))
+    arguments = [arguments for config, arrays in layers for arguments in _stated(config, arrays)]
+    return [array for _, arrays in layers for array in arrays], arguments
+
+
+def _layers(model: Any, file: Any) -> Iterator[tuple[dict[str, Any], list[Array]]]:
+    """Yield the arguments and the arrays of each layer; a file has layers by class, numbered."""
+    counts: dict[str, int] = {}
+    for layer in model["layers"]:
+        name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", layer["class_name"])
+        name = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+        count = counts[name] = counts.get(name, -1) + 1
+        part = file["layers"].get(f"{name}_{count}" if count else name, {})
+        if "layers" in layer["config"]:
+            yield from _layers(layer["config"], part)
+        else:
+            yield layer["config"], list(_arrays(part))
+
+
+def _arrays(part: Any) -> Iterator[Array]:
+    own = part.get("vars", {})
+    yield from (own[name][()] for name in sorted(own, key=int))
+    for name in PARTS:
+        if name in part:
+            yield from _arrays(part[name])
+
+
+def _stated(config: dict[str, Any], arrays: list[Array]) -> list[dict[str, Any]]:
+    """Return the arguments for each layer of minigrad: for both directions those of the one that is wrapped."""
+    if "merge_mode" in config:
+        return [config["layer"]["config"]] * 2
+    return [config] if arrays or "negative_slope" in config else []
