@@ -94,12 +94,7 @@ def flax(arrays: Arrays, module: Module, **options: Unpack[Options]) -> State:
         ``nnx.to_pure_dict(nnx.state(model))``, or linen's ``variables``. As JAX sorts names, layers of
         equal shapes have to have the same names in the module, or an entry in `names`.
     module, **options
-        As in `keras`.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        For `Module.load_state_dict`.
+        As in `keras`, and so is what is returned.
 
     Examples
     --------
@@ -121,12 +116,7 @@ def paddle(arrays: Arrays, module: Module, **options: Unpack[Options]) -> State:
     arrays : mapping
         ``net.state_dict()``, or what ``paddle.load(path, return_numpy=True)`` returns.
     module, **options
-        As in `keras`.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        For `Module.load_state_dict`.
+        As in `keras`, and so is what is returned.
 
     Examples
     --------
@@ -148,12 +138,7 @@ def mindspore(arrays: Arrays, module: Module, **options: Unpack[Options]) -> Sta
     arrays : mapping
         ``net.parameters_dict()``, or a safetensors file of ``mindspore.save_checkpoint``, read by `mg.load`.
     module, **options
-        As in `keras`.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        For `Module.load_state_dict`.
+        As in `keras`, and so is what is returned.
 
     Examples
     --------
@@ -174,12 +159,7 @@ def mlx(arrays: Arrays, module: Module, **options: Unpack[Options]) -> State:
     arrays : mapping
         ``model.parameters()``, or its safetensors file, read by `mg.load`.
     module, **options
-        As in `keras`.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        For `Module.load_state_dict`.
+        As in `keras`, and so is what is returned.
 
     Examples
     --------
@@ -201,12 +181,7 @@ def haiku(arrays: Arrays, module: Module, **options: Unpack[Options]) -> State:
         Its parameters, and its state if it has one: ``{**params, **state}`` with one mapping for each module. As in
         `flax`, names decide between equal shapes.
     module, **options
-        As in `keras`.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        For `Module.load_state_dict`.
+        As in `keras`, and so is what is returned.
 
     Examples
     --------
@@ -229,12 +204,7 @@ def equinox(arrays: Arrays, module: Module, **options: Unpack[Options]) -> State
         By path: ``{jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(model)}`` of
         its arrays.
     module, **options
-        As in `keras`.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        For `Module.load_state_dict`.
+        As in `keras`, and so is what is returned.
 
     Examples
     --------
@@ -257,12 +227,7 @@ def onnx(arrays: Arrays, module: Module, **options: Unpack[Options]) -> State:
         ``B`` of LSTM and GRU, ``Scale``, ``B`` of LayerNormalization, ``B``, ``C`` of Gemm, ``B`` of MatMul. Attributes
         that are not ONNX's defaults belong into `arguments`: ``transB``, ``linear_before_reset``, ``epsilon``.
     module, **options
-        As in `keras`.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        For `Module.load_state_dict`.
+        As in `keras`, and so is what is returned.
 
     Examples
     --------
