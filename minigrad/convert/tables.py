@@ -86,6 +86,12 @@ def two_biases(**more: Argument) -> Rule:
     return Rule({name: (name + "{s}", SAME) for name in names}, more, shared=True)
 
 
+def same(rule: Rule, *kinds: str) -> dict[str, tuple[Rule, ...]]:
+    """Return one rule for several kinds of layers."""
+    return dict.fromkeys(kinds, (rule,))
+
+
+EPS = {"eps": Argument("eps", 1e-5)}
 KERAS_GATES = {  # its hard sigmoid has a slope of 1/6
     "activation": Argument("activation", "tanh"),
     "gate_activation": Argument("recurrent_activation", "sigmoid", lambda name: name.replace("hard", "another hard")),
@@ -94,10 +100,8 @@ KERAS = Framework("Keras 3.15.1", True, True, {
     "linear": (kernel(),),
     "conv": (kernel(conv=True),),
     "embedding": (Rule({"weight": ("embeddings", SAME)}),),
-    "layer_norm": (Rule(affine("gamma", "beta"), arguments(1e-3)),),
+    **same(Rule(affine("gamma", "beta"), arguments(1e-3)), "layer_norm", "group_norm", "instance_norm"),
     "rms_norm": (Rule({"weight": ("scale", SAME)}, arguments(1e-6)),),
-    "group_norm": (Rule(affine("gamma", "beta"), arguments(1e-3)),),
-    "instance_norm": (Rule(affine("gamma", "beta"), arguments(1e-3)),),
     "batch_norm": (
         Rule(both("gamma", "beta", "moving_mean", "moving_variance"), arguments(1e-3, **running(0.99, False))),
     ),
@@ -135,10 +139,8 @@ FLAX = Framework("Flax 0.12.12", True, False, {
     "linear": (kernel(),),
     "conv": (kernel(conv=True),),
     "embedding": (Rule(EMBEDDING),),
-    "layer_norm": (Rule(affine("scale", "bias"), arguments(1e-6)),),
+    **same(Rule(affine("scale", "bias"), arguments(1e-6)), "layer_norm", "group_norm", "instance_norm"),
     "rms_norm": (Rule({"weight": ("scale", SAME)}, arguments(1e-6)),),
-    "group_norm": (Rule(affine("scale", "bias"), arguments(1e-6)),),
-    "instance_norm": (Rule(affine("scale", "bias"), arguments(1e-6)),),
     "batch_norm": (Rule(both("scale", "bias", "mean", "var"), arguments(1e-5, **running(0.99, False))),),
     "rnn": (
         recurrent("h", "dense_i.kernel", "dense_h.kernel", "dense_i.bias", True),
@@ -165,12 +167,10 @@ PADDLE = Framework("Paddle 3.3.1", False, True, {
     "linear": (Rule({"weight": ("weight", TRANSPOSED), "bias": ("bias", SAME)}),),
     "conv": (PLAIN,),
     "embedding": (PLAIN,),
-    "layer_norm": (Rule(affine("weight", "bias"), arguments(1e-5)),),
-    "group_norm": (Rule(affine("weight", "bias"), arguments(1e-5)),),
+    **same(Rule(affine("weight", "bias"), arguments(1e-5)), "layer_norm", "group_norm"),
     "instance_norm": (Rule(affine("scale", "bias"), arguments(1e-5)),),
     "batch_norm": (Rule(both("weight", "bias", "_mean", "_variance"), arguments(1e-5, **running(0.9, False))),),
-    "rnn": (two_biases(),),
-    "lstm": (two_biases(),),
+    **same(two_biases(), "rnn", "lstm"),
     "gru": (two_biases(**TORCH_GRU),),
     "attention": (
         attention("weight", "bias", ("q_proj", "k_proj", "v_proj"), "out_proj", TRANSPOSED, SAME, TRANSPOSED),
@@ -190,8 +190,7 @@ MINDSPORE = Framework("MindSpore 2.10.0", False, True, {
         # the names of a layer that is in no other
         Rule(both("gamma", "beta", "mean", "variance"), arguments(1e-5, **running(0.9, True))),
     ),
-    "rnn": (two_biases(),),
-    "lstm": (two_biases(),),
+    **same(two_biases(), "rnn", "lstm"),
     "gru": (two_biases(**TORCH_GRU),),
     "gelu": (gelu(True),),
     "leaky_relu": (slope(0.2),),
@@ -201,15 +200,13 @@ MLX = Framework("MLX 0.32.4", True, True, {
     "linear": (PLAIN,),
     "conv": (Rule({"weight": ("weight", CHANNELS_LAST), "bias": ("bias", SAME)}),),
     "embedding": (PLAIN,),
-    "layer_norm": (Rule(affine("weight", "bias"), {"eps": Argument("eps", 1e-5)}),),
-    "rms_norm": (Rule({"weight": ("weight", SAME)}, {"eps": Argument("eps", 1e-5)}),),
+    **same(Rule(affine("weight", "bias"), EPS), "layer_norm", "instance_norm"),
+    "rms_norm": (Rule({"weight": ("weight", SAME)}, EPS),),
     "group_norm": (Rule(affine("weight", "bias"), {
-        "eps": Argument("eps", 1e-5), "interleaved": Argument("pytorch_compatible", False, lambda value: not value),
+        **EPS, "interleaved": Argument("pytorch_compatible", False, lambda value: not value),
     }),),
-    "instance_norm": (Rule(affine("weight", "bias"), {"eps": Argument("eps", 1e-5)}),),
     "batch_norm": (Rule(both("weight", "bias", "running_mean", "running_var"), {
-        "eps": Argument("eps", 1e-5), "momentum": Argument("momentum", 0.1),
-        "unbiased_running_var": Argument(None, True),
+        **EPS, "momentum": Argument("momentum", 0.1), "unbiased_running_var": Argument(None, True),
     }),),
     "rnn": (recurrent("h", "Wxh", "Whh", "bias", False),),
     "lstm": (recurrent("ifgo", "Wx", "Wh", "bias", False),),
@@ -231,14 +228,12 @@ HAIKU = Framework("haiku 0.0.17", True, False, {
     "linear": (Rule({"weight": ("w", TRANSPOSED), "bias": ("b", SAME)}),),
     "conv": (Rule({"weight": ("w", KERNEL_LAST), "bias": ("b", SAME)}),),
     "embedding": (Rule({"weight": ("embeddings", SAME)}),),
-    "layer_norm": (Rule(affine("scale", "offset"), {"eps": Argument("eps", 1e-5)}),),
-    "rms_norm": (Rule({"weight": ("scale", SAME)}, {"eps": Argument("eps", 1e-5)}),),
-    "group_norm": (Rule(affine("scale", "offset"), {"eps": Argument("eps", 1e-5)}),),
-    "instance_norm": (Rule(affine("scale", "offset"), {"eps": Argument("eps", 1e-5)}),),
+    **same(Rule(affine("scale", "offset"), EPS), "layer_norm", "group_norm", "instance_norm"),
+    "rms_norm": (Rule({"weight": ("scale", SAME)}, EPS),),
     "batch_norm": (Rule({
         "weight": ("scale", COLUMN), "bias": ("offset", COLUMN), "running_mean": ("~.mean_ema.average", COLUMN),
         "running_var": ("~.var_ema.average", COLUMN),
-    }, {"eps": Argument("eps", 1e-5), **running(0.9, False, theirs="decay_rate")}),),
+    }, {**EPS, **running(0.9, False, theirs="decay_rate")}),),
     "rnn": (
         Rule({
             "weight_ih": ("linear.w", TRANSPOSED), "bias_ih": ("linear.b", SAME),
@@ -259,9 +254,8 @@ EQUINOX = Framework("equinox 0.13.8", False, True, {
     "linear": (PLAIN,),
     "conv": (Rule({"weight": ("weight", SAME), "bias": ("bias", COLUMN)}),),
     "embedding": (PLAIN,),
-    "layer_norm": (Rule(affine("weight", "bias"), {"eps": Argument("eps", 1e-5)}),),
-    "rms_norm": (Rule({"weight": ("weight", SAME)}, {"eps": Argument("eps", 1e-5)}),),
-    "group_norm": (Rule(affine("weight", "bias"), {"eps": Argument("eps", 1e-5)}),),
+    **same(Rule(affine("weight", "bias"), EPS), "layer_norm", "group_norm"),
+    "rms_norm": (Rule({"weight": ("weight", SAME)}, EPS),),
     "lstm": (recurrent("ifgo", "weight_ih", "weight_hh", "bias", False),),
     "gru": (Rule({
         "weight_ih": ("weight_ih", SAME), "weight_hh": ("weight_hh", SAME), "bias_ih": ("bias", SAME),

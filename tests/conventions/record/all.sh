@@ -12,6 +12,7 @@ record() { # name, Python, packages, packages without what they need, scripts
 }
 
 record jax python3.12 "jax==0.12.0.1 flax==0.12.12 optax==0.2.8 dm-haiku==0.0.17 equinox==0.13.8" "" "run_flax run_haiku"
+jax/bin/python "$here/common.py"
 record keras python3.12 "keras==3.15.1 jax==0.12.0.1" "" run_keras
 KERAS_BACKEND=numpy keras/bin/python "$here/run_keras.py"
 keras/bin/pip -q install torch==2.13.0
