@@ -55,7 +55,6 @@ def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.linalg.cross(mg.tensor([1.0, 0.0, 0.0]), mg.tensor([0.0, 1.0, 0.0]))
     tensor([0., 0., 1.])
     """
@@ -73,7 +72,6 @@ def matrix_power(x: Tensor, n: int, /) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.linalg.matrix_power(mg.tensor([[1, 1], [0, 1]]), 5)
     tensor([[1, 5],
             [0, 1]])
@@ -125,7 +123,6 @@ def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.linalg.solve(mg.tensor([[2.0, 0.0], [1.0, 1.0]]), mg.tensor([4.0, 5.0]))
     tensor([2., 3.])
     """
@@ -149,7 +146,6 @@ def inv(x: Tensor, /) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.linalg.inv(mg.tensor([[2.0, 0.0], [1.0, 1.0]]))
     tensor([[ 0.5,  0. ],
             [-0.5,  1. ]])
@@ -179,7 +175,6 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.linalg.cholesky(mg.tensor([[4.0, 2.0], [2.0, 5.0]]))
     tensor([[2., 0.],
             [1., 2.]])
@@ -244,7 +239,6 @@ def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.linalg.diagonal(mg.arange(8).reshape(2, 2, 2))
     tensor([[0, 3],
             [4, 7]])
@@ -257,7 +251,6 @@ def trace(x: Tensor, /, *, offset: int = 0, dtype: DTypeLike = None) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.linalg.trace(mg.arange(8).reshape(2, 2, 2))
     tensor([ 3, 11])
     """
@@ -287,7 +280,6 @@ def vector_norm(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.linalg.vector_norm(mg.tensor([3.0, 4.0]))
     tensor(5.)
     """
@@ -321,7 +313,6 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: float | str | None
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.linalg.matrix_norm(mg.tensor([[1.0, 2.0], [3.0, 4.0]]), ord=1)
     tensor(6.)
     """
@@ -349,7 +340,6 @@ def norm(x: Tensor, /, ord: float | str | None = None, axis: Axes | None = None,
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.linalg.norm(mg.tensor([[3.0, 4.0], [6.0, 8.0]]), axis=1)
     tensor([ 5., 10.])
     """

@@ -215,7 +215,6 @@ def capture(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> model = mg.nn.Linear(2, 1)
     >>> optimizer = mg.optim.Adam(model.parameters(), lr=0.1)
     >>> @mg.capture

@@ -68,7 +68,6 @@ class Function:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> class Cube(mg.Function):
     ...     @staticmethod
     ...     def forward(ctx, x):

@@ -60,7 +60,6 @@ def gradcheck(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.gradcheck(mg.tanh, mg.tensor([0.5, -1.0], dtype="float64", requires_grad=True))
     True
     """

@@ -81,7 +81,6 @@ def grad(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.tensor(2.0, requires_grad=True)
     >>> y = x ** 3
     >>> dy = mg.grad(y, x, create_graph=True)
@@ -152,7 +151,6 @@ def value_and_grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.value_and_grad(lambda x: (x * x).sum())(mg.tensor([1.0, 2.0]))
     (tensor(5.), tensor([2., 4.]))
     """
@@ -182,7 +180,6 @@ def vjp(f: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, Callable[[Te
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> y, pull_back = mg.vjp(mg.exp, mg.tensor([0.0, 1.0]))
     >>> pull_back(mg.tensor([1.0, 0.0]))
     tensor([1., 0.])
@@ -213,7 +210,6 @@ def jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.jacobian(lambda x: x * x, mg.tensor([1.0, 2.0]))
     tensor([[2., 0.],
             [0., 4.]])
@@ -242,7 +238,6 @@ def hessian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.hessian(lambda x: (x ** 3).sum(), mg.tensor([1.0, 2.0]))
     tensor([[ 6.,  0.],
             [ 0., 12.]])

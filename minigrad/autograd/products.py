@@ -93,7 +93,6 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.jvp(mg.exp, mg.tensor([0.0, 1.0]), mg.tensor([1.0, 0.0]))
     (tensor([1.       , 2.7182817]), tensor([1., 0.]))
     """
@@ -136,7 +135,6 @@ def hvp(f: Callable[..., Tensor], x: Any, v: Any) -> Any:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.hvp(lambda x: (x ** 3).sum(), mg.tensor([1.0, 2.0]), mg.tensor([1.0, 1.0]))
     tensor([ 6., 12.])
     """

@@ -72,7 +72,6 @@ def recompute(f: Called, *unexpected: Any) -> Called:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import nn
     >>> blocks = [nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 8)) for _ in range(3)]
     >>> x = mg.ones((4, 8), requires_grad=True)

@@ -127,7 +127,6 @@ class TensorDataset(ArrayDataset):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import data
     >>> dataset = data.TensorDataset(mg.ones((4, 2)), mg.arange(4))
     >>> len(dataset), dataset[1]

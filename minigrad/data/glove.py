@@ -34,7 +34,6 @@ class Vectors(NamedTuple):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import data, nn
     >>> vectors = data.Vectors(mg.zeros((3, 2)), ["a", "b"])
     >>> nn.Embedding.from_pretrained(vectors.matrix, padding_idx=0)

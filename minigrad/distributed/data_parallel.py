@@ -218,7 +218,6 @@ class DataParallel(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import distributed, nn
     >>> distributed.size()
     1
@@ -482,7 +481,6 @@ class DataParallel(Module):
 
         Examples
         --------
-        >>> import minigrad as mg
         >>> from minigrad import distributed, nn
         >>> model = distributed.DataParallel(nn.Linear(2, 1))
         >>> with model.no_sync():

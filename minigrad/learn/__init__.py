@@ -39,7 +39,6 @@ def check(stage: str | int | None = None, *functions: Callable[..., Any], folder
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> def multiply_backward(g, a, b):
     ...     return g * b, g * a
     >>> mg.learn.check("broadcasting", multiply_backward)
@@ -84,7 +83,6 @@ def overview(folder: str | Path | None = None) -> None:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.learn.overview()                                         # doctest: +ELLIPSIS
     You write the functions, and a check compares them with minigrad.
     ...
@@ -102,7 +100,6 @@ def start(stage: str | int | None = None, folder: str | Path | None = None) -> N
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.learn.start("rnn", folder="course")
     course/10_rnn.py is written.
     Read it, complete rnn and rnn_backward, then run:
@@ -121,7 +118,6 @@ def reset(stage: str | int, folder: str | Path | None = None) -> None:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.learn.start("rnn", folder="course")                      # doctest: +ELLIPSIS
     course/10_rnn.py is ...
     >>> mg.learn.reset("rnn", folder="course")
@@ -141,7 +137,6 @@ def hint(stage: str | int | None = None, folder: str | Path | None = None) -> No
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.learn.hint("linear", folder="course")                    # doctest: +ELLIPSIS
     03_linear.py
     <BLANKLINE>
@@ -160,7 +155,6 @@ def solution(stage: str | int) -> None:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.learn.solution("broadcasting")                           # doctest: +ELLIPSIS
     def unbroadcast(g, shape):
     ...

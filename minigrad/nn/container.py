@@ -122,7 +122,6 @@ class Sequential(_Numbered):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> model = mg.nn.Sequential(mg.nn.Linear(3, 8), mg.nn.Tanh())
     >>> model.append(mg.nn.Linear(8, 2))(mg.zeros((5, 3))).shape
     (5, 2)
@@ -225,7 +224,6 @@ class ParameterList(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> scales = mg.nn.ParameterList([mg.ones(3), mg.ones(2)])
     >>> len(scales), [p.shape for p in scales.parameters()]
     (2, [(3,), (2,)])

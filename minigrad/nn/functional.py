@@ -126,7 +126,6 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.embedding(mg.tensor([1, 1]), mg.tensor([[1.0], [5.0]])).tolist()
     [[5.0], [5.0]]
     """
@@ -182,7 +181,6 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.one_hot(mg.tensor([0, 2])).tolist()
     [[1, 0, 0], [0, 0, 1]]
     """
@@ -225,7 +223,6 @@ def normalize(x: Tensor, p: float = 2.0, axis: int | tuple[int, ...] = 1, eps: f
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.normalize(mg.tensor([[3.0, 4.0], [0.0, 0.0]]))
     tensor([[0.6, 0.8],
             [0. , 0. ]])
@@ -258,7 +255,6 @@ def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.pixel_shuffle(mg.arange(4).reshape(4, 1, 1), 2)
     tensor([[[0, 1],
              [2, 3]]])
@@ -297,7 +293,6 @@ def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.hardtanh(mg.tensor([-2.0, 0.5, 2.0]))
     tensor([-1. ,  0.5,  1. ])
     """
@@ -313,7 +308,6 @@ def relu6(x: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.relu6(mg.tensor([-1.0, 2.0, 7.0]))
     tensor([0., 2., 6.])
     """
@@ -326,7 +320,6 @@ def softsign(x: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.softsign(mg.tensor([-1.0, 0.0, 3.0]))
     tensor([-0.5 ,  0.  ,  0.75])
     """
@@ -340,7 +333,6 @@ def dropout1d(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> y = mg.nn.functional.dropout1d(mg.ones((1, 100, 3)))
     >>> sorted(set(y.sum(2).reshape(-1).tolist()))
     [0.0, 6.0]
@@ -362,7 +354,6 @@ def dropout2d(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> y = mg.nn.functional.dropout2d(mg.ones((1, 100, 3, 3)))
     >>> sorted(set(y.sum((2, 3)).reshape(-1).tolist()))
     [0.0, 18.0]
@@ -411,7 +402,6 @@ def gumbel_softmax(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> y = mg.nn.functional.gumbel_softmax(mg.zeros((2, 5)), hard=True)
     >>> y.sum(1).tolist(), sorted(set(y.reshape(-1).tolist()))
     ([1.0, 1.0], [0.0, 1.0])

@@ -62,7 +62,6 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.nn.init.uniform_(mg.empty(100), 2.0, 3.0)
     >>> bool(2 <= x.min()) and bool(x.max() < 3)
     True
@@ -83,7 +82,6 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.init.normal_(mg.empty(2), 5.0, 0.0).tolist()
     [5.0, 5.0]
     """
@@ -115,7 +113,6 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.nn.init.trunc_normal_(mg.empty(1000), std=10.0, a=-1.0, b=1.0)
     >>> bool(x.min() >= -1) and bool(x.max() <= 1)
     True
@@ -141,7 +138,6 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.init.constant_(mg.empty(2), 0.5).tolist()
     [0.5, 0.5]
     """
@@ -155,7 +151,6 @@ def zeros_(tensor: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.init.zeros_(mg.ones(2)).tolist()
     [0.0, 0.0]
     """
@@ -167,7 +162,6 @@ def ones_(tensor: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.init.ones_(mg.zeros(2)).tolist()
     [1.0, 1.0]
     """
@@ -184,7 +178,6 @@ def eye_(tensor: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.init.eye_(mg.empty((2, 3))).tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     """
@@ -206,7 +199,6 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> bool(mg.nn.init.xavier_uniform_(mg.empty((3, 3))).max() <= 1)
     True
     """
@@ -220,7 +212,6 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.init.xavier_normal_(mg.empty((3, 3)), gain=0.0).tolist()[0]
     [0.0, 0.0, 0.0]
     """
@@ -251,7 +242,6 @@ def kaiming_uniform_(tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonli
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> bool(mg.nn.init.kaiming_uniform_(mg.empty((8, 6))).max() <= 1)
     True
     """
@@ -264,7 +254,6 @@ def kaiming_normal_(tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlin
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.init.kaiming_normal_(mg.empty((8, 6)), mode="fan_out").shape
     (8, 6)
     """
@@ -280,7 +269,6 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> q = mg.nn.init.orthogonal_(mg.empty((2, 3)))
     >>> abs(q @ q.T).round().tolist()
     [[1.0, 0.0], [0.0, 1.0]]
@@ -361,7 +349,6 @@ def deep_norm_(module: M, beta: float) -> M:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad.nn import Linear, init
     >>> layer = init.deep_norm_(Linear(8, 8), beta=0.0)
     >>> bool((layer.weight == 0).all()) and bool((layer.bias == 0).all())

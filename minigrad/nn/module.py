@@ -47,7 +47,6 @@ class Module(Registry):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> class Scale(mg.nn.Module):
     ...     def __init__(self, size):
     ...         super().__init__()
@@ -128,7 +127,6 @@ class Module(Registry):
 
         Examples
         --------
-        >>> import minigrad as mg
         >>> module = mg.nn.Module()
         >>> module.register_buffer("steps", mg.zeros(1, dtype=mg.int64))
         >>> list(module.state_dict())
@@ -263,7 +261,6 @@ class Module(Registry):
 
         Examples
         --------
-        >>> import minigrad as mg
         >>> layer = mg.nn.Linear(2, 1)
         >>> weight = layer.weight
         >>> layer.to(mg.float64).weight is weight, weight.dtype
@@ -357,7 +354,6 @@ class Module(Registry):
 
         Examples
         --------
-        >>> import minigrad as mg
         >>> layer = mg.nn.Linear(2, 1)
         >>> layer.load_state_dict({"weight": mg.ones((1, 3))})
         Traceback (most recent call last):
@@ -389,7 +385,6 @@ class Module(Registry):
 
         Examples
         --------
-        >>> import minigrad as mg
         >>> layer = mg.nn.ReLU()
         >>> handle = layer.register_forward_hook(lambda module, args, output: print("saw", output.shape))
         >>> _ = layer(mg.zeros(3))
@@ -418,7 +413,6 @@ class Module(Registry):
 
         Examples
         --------
-        >>> import minigrad as mg
         >>> layer = mg.nn.ReLU()
         >>> handle = layer.register_full_backward_hook(lambda module, grad_input, grad_output: (grad_output[0] * 10,))
         >>> x = mg.tensor([-1.0, 2.0], requires_grad=True)

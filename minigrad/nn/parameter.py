@@ -23,7 +23,6 @@ class Parameter(Tensor):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> scale = mg.nn.Parameter(mg.ones(3))
     >>> scale.requires_grad, scale.shape
     (True, (3,))
@@ -61,7 +60,6 @@ class Buffer(Tensor):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> class Counter(mg.nn.Module):
     ...     def __init__(self):
     ...         super().__init__()

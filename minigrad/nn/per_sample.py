@@ -44,7 +44,6 @@ def per_sample_grad(loss: Callable[..., Tensor], model: Any, x: Tensor, *targets
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> model = mg.nn.Linear(2, 1, bias=False)
     >>> x, y = mg.tensor([[1.0, 0.0], [0.0, 2.0]]), mg.zeros((2, 1))
     >>> mg.per_sample_grad(lambda out, y: (out - y).sum(), model, x, y)["weight"].tolist()

@@ -36,7 +36,6 @@ class Adadelta(Optimizer):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.tensor([1.0], requires_grad=True)
     >>> optimizer = mg.optim.Adadelta([x], rho=0.75, eps=0.01)
     >>> x.grad = mg.tensor([2.0])

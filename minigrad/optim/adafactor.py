@@ -43,7 +43,6 @@ class Adafactor(Optimizer):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.tensor([[2.0, 2.0], [2.0, 2.0]], requires_grad=True)
     >>> optimizer = mg.optim.Adafactor([x], lr=0.25)
     >>> x.grad = mg.ones((2, 2))

@@ -43,7 +43,6 @@ class Adagrad(Optimizer):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.tensor([1.0], requires_grad=True)
     >>> optimizer = mg.optim.Adagrad([x], lr=0.5)
     >>> x.grad = mg.tensor([2.0])

@@ -49,7 +49,6 @@ class Adam(Optimizer):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.tensor([1.0], requires_grad=True)
     >>> optimizer = mg.optim.Adam([x], lr=0.5)
     >>> (x * x).sum().backward()
@@ -107,7 +106,6 @@ class AdamW(Adam):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.tensor([1.0], requires_grad=True)
     >>> optimizer = mg.optim.AdamW([x], lr=0.5, weight_decay=0.5)
     >>> x.grad = mg.zeros(1)

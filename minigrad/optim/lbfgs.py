@@ -62,7 +62,6 @@ class LBFGS(Optimizer):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.tensor([-1.5, 2.0], dtype="float64", requires_grad=True)
     >>> optimizer = mg.optim.LBFGS([x], max_iter=100, line_search_fn="strong_wolfe")
     >>> def closure():

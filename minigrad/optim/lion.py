@@ -25,7 +25,6 @@ class Lion(Optimizer):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.tensor([1.0, 1.0], requires_grad=True)
     >>> optimizer = mg.optim.Lion([x], lr=0.25)
     >>> x.grad = mg.tensor([5.0, -0.01])

@@ -40,7 +40,6 @@ class Muon(Optimizer):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.zeros((2, 2), requires_grad=True)
     >>> optimizer = mg.optim.Muon([x], lr=0.5)
     >>> x.grad = mg.tensor([[3.0, 0.0], [0.0, 0.001]])

@@ -30,7 +30,6 @@ class NAdam(Adam):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.tensor([1.0], requires_grad=True)
     >>> optimizer = mg.optim.NAdam([x], lr=0.5, betas=(0.5, 0.9))
     >>> x.grad = mg.ones(1)

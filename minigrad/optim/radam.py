@@ -25,7 +25,6 @@ class RAdam(Adam):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.tensor([1.0], requires_grad=True)
     >>> optimizer = mg.optim.RAdam([x], lr=0.5)
     >>> x.grad = mg.tensor([0.25])

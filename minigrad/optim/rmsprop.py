@@ -51,7 +51,6 @@ class RMSprop(Optimizer):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.tensor([1.0], requires_grad=True)
     >>> optimizer = mg.optim.RMSprop([x], lr=0.5, alpha=0.75)
     >>> x.grad = mg.tensor([2.0])

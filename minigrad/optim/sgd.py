@@ -48,7 +48,6 @@ class SGD(Optimizer):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.tensor([1.0], requires_grad=True)
     >>> optimizer = mg.optim.SGD([x], lr=0.25)
     >>> (x * x).sum().backward()

@@ -26,7 +26,6 @@ def get_swa_avg_fn() -> Average:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.optim.swa_utils.get_swa_avg_fn()(mg.tensor(2.0), mg.tensor(5.0), 2).item()
     3.0
     """
@@ -43,7 +42,6 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.optim.swa_utils.get_ema_avg_fn(0.75)(mg.tensor(2.0), mg.tensor(6.0), 5).item()
     3.0
     """
@@ -101,7 +99,6 @@ class AveragedModel(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import nn, optim
     >>> model = nn.Linear(1, 1, bias=False)
     >>> averaged = optim.swa_utils.AveragedModel(model, avg_fn=optim.swa_utils.get_ema_avg_fn(0.5))
@@ -179,7 +176,6 @@ def update_bn(loader: Iterable[Any], model: Module, device: str | None = None) -
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> layer = mg.nn.BatchNorm1d(1)
     >>> mg.optim.swa_utils.update_bn([mg.tensor([[1.0], [3.0]]), mg.tensor([[5.0], [7.0]])], layer)
     >>> layer.running_mean.tolist(), layer.momentum
@@ -226,7 +222,6 @@ class SWALR(LRScheduler):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = mg.optim.swa_utils.SWALR(optimizer, 0.5, anneal_epochs=2, anneal_strategy="linear")
     >>> scheduler.step(), scheduler.get_last_lr()

@@ -62,7 +62,6 @@ class profile:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> w = mg.ones((64, 32), requires_grad=True)
     >>> with mg.profile() as p:
     ...     (mg.ones((8, 64)) @ w).sum().backward()
@@ -250,7 +249,6 @@ class profile:
 
         Examples
         --------
-        >>> import minigrad as mg
         >>> with mg.profile() as p:
         ...     y = mg.ones(3).exp()
         >>> p.trace("trace.json")

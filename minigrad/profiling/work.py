@@ -44,7 +44,6 @@ class Event:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> with mg.profile() as p:
     ...     y = mg.ones((2, 3)).exp()
     >>> event = p.events[-1]

@@ -94,7 +94,6 @@ def all_reduce_(x: Tensor, op: str = "sum") -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import distributed
     >>> distributed.all_reduce_(mg.tensor([1.0, 2.0]))
     tensor([1., 2.])
@@ -135,7 +134,6 @@ def broadcast_(x: Tensor, root: int = 0) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import distributed
     >>> distributed.broadcast_(mg.ones(2))
     tensor([1., 1.])
@@ -167,7 +165,6 @@ def all_gather(x: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import distributed
     >>> distributed.all_gather(mg.tensor([1.0, 2.0]))
     tensor([[1., 2.]])
@@ -201,7 +198,6 @@ def reduce_scatter(x: Tensor, op: str = "sum") -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import distributed
     >>> distributed.reduce_scatter(mg.tensor([[1.0, 2.0]]))
     tensor([1., 2.])
@@ -254,7 +250,6 @@ def all_reduce(x: Tensor, op: str = "sum") -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import distributed
     >>> x = mg.tensor([1.0, 2.0], requires_grad=True)
     >>> distributed.all_reduce(x).sum().backward()

@@ -54,7 +54,6 @@ def save_checkpoint(path: Path, /, **parts: Any) -> None:
     Save between steps, when model, optimizer and loader agree. When restarted, this continues where it was interrupted:
 
     >>> import os
-    >>> import minigrad as mg
     >>> from minigrad import data, nn, optim
     >>> mg.manual_seed(0)
     >>> model = nn.Sequential(nn.Linear(1, 8), nn.Dropout(0.1), nn.Linear(8, 1))
@@ -115,7 +114,6 @@ def load_checkpoint(path: Path, /, **parts: Any) -> dict[str, Any]:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import nn
     >>> model = nn.Linear(2, 1)
     >>> mg.save_checkpoint("model.safetensors", model=model, epoch=3, best=0.5)

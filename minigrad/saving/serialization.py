@@ -71,7 +71,6 @@ def save(obj: Module | Mapping[str, Any], path: Path, metadata: Mapping[str, str
     Examples
     --------
     >>> import os, tempfile
-    >>> import minigrad as mg
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "model.safetensors")
     ...     mg.save({"x": mg.arange(3)}, path, metadata={"epoch": "7"})
@@ -176,7 +175,6 @@ def load(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.load("absent.safetensors")
     Traceback (most recent call last):
         ...

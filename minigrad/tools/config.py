@@ -16,7 +16,6 @@ def show_config() -> None:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.show_config()                                        # doctest: +SKIP
     minigrad  0.1.0
     Python    3.11.7 (CPython, x86_64, Linux)

@@ -69,7 +69,6 @@ def fit(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import data, nn, optim, train
     >>> mg.manual_seed(0)
     >>> x = mg.linspace(-1, 1, 50).reshape(50, 1)

@@ -29,7 +29,6 @@ def evaluate(model: Module, loader: Iterable[Any], loss: Metric, metrics: Mappin
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import data, nn, train
     >>> batches = data.DataLoader(data.ArrayDataset(mg.eye(3), [0, 1, 1]), batch_size=2)
     >>> found = train.evaluate(nn.Identity(), batches, nn.functional.cross_entropy, {"accuracy": train.accuracy})
@@ -59,7 +58,6 @@ def predict(model: Module, loader: Iterable[Any]) -> tuple[Tensor, Tensor]:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import data, nn, train
     >>> outputs, labels = train.predict(nn.Identity(), data.DataLoader(data.ArrayDataset(mg.eye(3), [0, 1, 1]), 2))
     >>> outputs.argmax(1).tolist(), labels.tolist()
@@ -86,7 +84,6 @@ def accuracy(outputs: Tensor, target: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import train
     >>> train.accuracy(mg.tensor([[0.1, 0.9], [0.8, 0.2]]), mg.tensor([1, 1]))
     tensor([ True, False])

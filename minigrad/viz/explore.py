@@ -44,7 +44,6 @@ class Page:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import viz
     >>> x = mg.tensor(3.0, requires_grad=True)
     >>> page = viz.explore(x * x)
@@ -158,7 +157,6 @@ def explore(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import viz
     >>> x = mg.tensor([1.0, 2.0], requires_grad=True)
     >>> with viz.record():

@@ -32,7 +32,6 @@ class Graph:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import viz
     >>> x = mg.tensor(3.0, requires_grad=True)
     >>> picture = viz.graph(x.exp())
@@ -49,7 +48,6 @@ class Graph:
 
         Examples
         --------
-        >>> import minigrad as mg
         >>> from minigrad import viz
         >>> x = mg.tensor(3.0, requires_grad=True)
         >>> viz.graph(x * x).save("square.svg")
@@ -103,7 +101,6 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import viz
     >>> x = mg.tensor([1.0, 2.0], requires_grad=True)
     >>> viz.graph((x * x).sum())

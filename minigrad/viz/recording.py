@@ -48,7 +48,6 @@ class record:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad import viz
     >>> x = mg.tensor([1.0, 2.0], requires_grad=True)
     >>> with viz.record() as recording:

@@ -93,5 +93,5 @@ def test_every_primitive_counts_or_computes_nothing():
 
 
 def test_the_example_of_an_event():
-    result = doctest.testmod(work)
-    assert (result.failed, result.attempted) == (0, 4)
+    result = doctest.testmod(work, extraglobs={"mg": mg})
+    assert (result.failed, result.attempted) == (0, 3)

@@ -26,7 +26,6 @@ class ReLU(_Elementwise):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.ReLU()(mg.tensor([-1.0, 2.0])).tolist()
     [0.0, 2.0]
     """
@@ -40,7 +39,6 @@ class LeakyReLU(_Elementwise):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.LeakyReLU(0.5)(mg.tensor([-1.0, 2.0])).tolist()
     [-0.5, 2.0]
     """
@@ -62,7 +60,6 @@ class ELU(_Elementwise):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.ELU()(mg.tensor([0.0, 2.0])).tolist()
     [0.0, 2.0]
     """
@@ -88,7 +85,6 @@ class GELU(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> round(mg.nn.GELU()(mg.tensor(1.0)).item(), 4), round(mg.nn.GELU(approximate="tanh")(mg.tensor(1.0)).item(), 4)
     (0.8413, 0.8412)
     """
@@ -110,7 +106,6 @@ class SiLU(_Elementwise):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> round(mg.nn.SiLU()(mg.tensor(1.0)).item(), 4)
     0.7311
     """
@@ -131,7 +126,6 @@ class Softplus(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.Softplus()(mg.tensor([-1000.0, 1000.0])).tolist()
     [0.0, 1000.0]
     """
@@ -154,7 +148,6 @@ class LogSigmoid(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.LogSigmoid()(mg.tensor([-1000.0, 1000.0])).tolist()
     [-1000.0, -0.0]
     """
@@ -168,7 +161,6 @@ class Mish(_Elementwise):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> round(mg.nn.Mish()(mg.tensor(1.0)).item(), 4)
     0.8651
     """
@@ -185,7 +177,6 @@ class SELU(_Elementwise):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> round(mg.nn.SELU()(mg.tensor(1.0)).item(), 4)
     1.0507
     """
@@ -211,7 +202,6 @@ class PReLU(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.PReLU()(mg.tensor([-2.0, 3.0])).tolist()
     [-0.5, 3.0]
     """
@@ -232,7 +222,6 @@ class Tanh(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.Tanh()(mg.tensor([0.0, 100.0])).tolist()
     [0.0, 1.0]
     """
@@ -246,7 +235,6 @@ class Sigmoid(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.Sigmoid()(mg.tensor([0.0, 100.0])).tolist()
     [0.5, 1.0]
     """
@@ -260,7 +248,6 @@ class Hardsigmoid(_Elementwise):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.Hardsigmoid()(mg.tensor([-3.0, 0.0, 3.0])).tolist()
     [0.0, 0.5, 1.0]
     """
@@ -276,7 +263,6 @@ class Hardswish(_Elementwise):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.Hardswish()(mg.tensor([-3.0, 1.5, 3.0])).tolist()
     [-0.0, 1.125, 3.0]
     """
@@ -290,7 +276,6 @@ class Hardtanh(_Elementwise):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.Hardtanh(-2.0, 2.0)(mg.tensor([-3.0, 0.5, 3.0])).tolist()
     [-2.0, 0.5, 2.0]
     """
@@ -310,7 +295,6 @@ class ReLU6(_Elementwise):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.ReLU6()(mg.tensor([-1.0, 2.0, 7.0])).tolist()
     [0.0, 2.0, 6.0]
     """
@@ -324,7 +308,6 @@ class Softsign(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.Softsign()(mg.tensor([-1.0, 0.0, 3.0])).tolist()
     [-0.5, 0.0, 0.75]
     """
@@ -354,7 +337,6 @@ class GLU(_AlongAxis):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.GLU()(mg.tensor([1.0, 2.0, 0.0, 1000.0])).tolist()
     [0.5, 2.0]
     """
@@ -373,7 +355,6 @@ class Softmax(_AlongAxis):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.Softmax()(mg.zeros((1, 4))).tolist()
     [[0.25, 0.25, 0.25, 0.25]]
     """
@@ -387,7 +368,6 @@ class LogSoftmax(_AlongAxis):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.LogSoftmax()(mg.tensor([0.0, 1000.0])).tolist()
     [-1000.0, 0.0]
     """

@@ -54,7 +54,6 @@ class KeyValueCache:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> layer = mg.nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
     >>> x, cache = mg.random.normal(shape=(1, 5, 8)), mg.nn.KeyValueCache()
     >>> with mg.no_grad():
@@ -141,7 +140,6 @@ class MultiheadAttention(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> layer, x = mg.nn.MultiheadAttention(8, 2, batch_first=True), mg.zeros((5, 10, 8))
     >>> y, weights = layer(x, x, x)
     >>> y.shape, weights.shape

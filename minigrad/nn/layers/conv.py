@@ -90,7 +90,6 @@ class Conv2d(_Conv):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.Conv2d(3, 16, 5, stride=2, padding=2)(mg.zeros((8, 3, 32, 32))).shape
     (8, 16, 16, 16)
     """
@@ -131,7 +130,6 @@ class Conv1d(_Conv):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.Conv1d(4, 8, 3, padding=1)(mg.zeros((2, 4, 10))).shape
     (2, 8, 10)
     """
@@ -174,7 +172,6 @@ class ConvTranspose2d(_Conv):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.ConvTranspose2d(16, 8, 4, stride=2, padding=1)(mg.zeros((2, 16, 7, 7))).shape
     (2, 8, 14, 14)
     """

@@ -35,7 +35,6 @@ class Dropout(_Dropout):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> layer = mg.nn.Dropout(0.5)
     >>> sorted(set(layer(mg.ones(1000)).tolist()))
     [0.0, 2.0]
@@ -55,7 +54,6 @@ class Dropout1d(_Dropout):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> y = mg.nn.Dropout1d(0.5)(mg.ones((1, 100, 3)))
     >>> sorted(set(y.sum(2).reshape(-1).tolist()))
     [0.0, 6.0]
@@ -71,7 +69,6 @@ class Dropout2d(_Dropout):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> y = mg.nn.Dropout2d(0.5)(mg.ones((1, 100, 3, 3)))
     >>> sorted(set(y.sum((2, 3)).reshape(-1).tolist()))
     [0.0, 18.0]

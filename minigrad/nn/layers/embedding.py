@@ -42,7 +42,6 @@ class Embedding(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> table = mg.nn.Embedding(10, 3, padding_idx=0)
     >>> table(mg.tensor([[4, 0], [2, 2]])).shape
     (2, 2, 3)

@@ -46,7 +46,6 @@ def interpolate(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.tensor([[[0.0, 4.0]]])
     >>> mg.nn.functional.interpolate(x, scale_factor=2)
     tensor([[[0., 0., 4., 4.]]])

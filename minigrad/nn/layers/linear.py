@@ -61,7 +61,6 @@ class Linear(Weighted):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.Linear(20, 30)(mg.zeros((128, 20))).shape
     (128, 30)
     """

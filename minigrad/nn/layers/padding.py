@@ -42,7 +42,6 @@ class ConstantPad1d(_Pad):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.ConstantPad1d((2, 0), 9.0)(mg.tensor([[1.0, 2.0]]))
     tensor([[9., 9., 1., 2.]])
     """
@@ -65,7 +64,6 @@ class ConstantPad2d(ConstantPad1d):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.ConstantPad2d((1, 0, 0, 1), 9.0)(mg.tensor([[[1.0, 2.0]]]))
     tensor([[[9., 1., 2.],
              [9., 9., 9.]]])
@@ -79,7 +77,6 @@ class ZeroPad1d(_Pad):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.ZeroPad1d(1)(mg.tensor([[1.0, 2.0]]))
     tensor([[0., 1., 2., 0.]])
     """
@@ -90,7 +87,6 @@ class ZeroPad2d(_Pad):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.ZeroPad2d(2)(mg.zeros((8, 3, 28, 28))).shape
     (8, 3, 32, 32)
     """
@@ -103,7 +99,6 @@ class ReflectionPad1d(_Pad):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.ReflectionPad1d(2)(mg.tensor([[1.0, 2.0, 3.0]]))
     tensor([[3., 2., 1., 2., 3., 2., 1.]])
     """
@@ -116,7 +111,6 @@ class ReflectionPad2d(_Pad):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.ReflectionPad2d((1, 1, 0, 0))(mg.tensor([[[1.0, 2.0]]]))
     tensor([[[2., 1., 2., 1.]]])
     """
@@ -129,7 +123,6 @@ class ReplicationPad1d(_Pad):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.ReplicationPad1d((1, 2))(mg.tensor([[1.0, 2.0]]))
     tensor([[1., 1., 2., 2., 2.]])
     """
@@ -142,7 +135,6 @@ class ReplicationPad2d(_Pad):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.ReplicationPad2d((0, 0, 1, 1))(mg.tensor([[[1.0], [2.0]]])).tolist()
     [[[1.0], [1.0], [2.0], [2.0]]]
     """

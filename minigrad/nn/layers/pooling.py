@@ -56,7 +56,6 @@ class MaxPool2d(_MaxPool):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.MaxPool2d(2)(mg.zeros((8, 6, 24, 24))).shape
     (8, 6, 12, 12)
     """
@@ -67,7 +66,6 @@ class MaxPool1d(_MaxPool):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.MaxPool1d(2)(mg.zeros((8, 6, 24))).shape
     (8, 6, 12)
     """
@@ -85,7 +83,6 @@ class AvgPool2d(_Pool):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.AvgPool2d(2)(mg.tensor([[[1.0, 2.0], [3.0, 6.0]]])).tolist()
     [[[3.0]]]
     """
@@ -115,7 +112,6 @@ class AvgPool1d(_Pool):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.AvgPool1d(2)(mg.tensor([[1.0, 2.0, 3.0, 6.0]])).tolist()
     [[1.5, 4.5]]
     """
@@ -140,7 +136,6 @@ class AdaptiveAvgPool2d(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.AdaptiveAvgPool2d(1)(mg.zeros((8, 16, 7, 9))).shape
     (8, 16, 1, 1)
     """

@@ -51,7 +51,6 @@ def rotary(x: Tensor, start: int = 0, base: float = 10_000.0) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> q, k = mg.tensor([[1.0, 2.0]]), mg.tensor([[3.0, 4.0]])
     >>> near = mg.nn.functional.rotary(q, 5) @ mg.nn.functional.rotary(k, 3).T
     >>> far = mg.nn.functional.rotary(q, 105) @ mg.nn.functional.rotary(k, 103).T
@@ -110,7 +109,6 @@ class SinusoidalPositions(_Positions):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.SinusoidalPositions(4)(mg.zeros((2, 1, 4)))[0]
     tensor([[0., 1., 0., 1.]])
     """
@@ -157,7 +155,6 @@ class LearnedPositions(_Positions):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.LearnedPositions(16, 4)(mg.zeros((2, 1, 4))).shape
     (2, 1, 4)
     """

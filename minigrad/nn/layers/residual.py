@@ -40,7 +40,6 @@ class LayerScale(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.LayerScale(2, init_values=0.5)(mg.tensor([[1.0, 3.0]]))
     tensor([[0.5, 1.5]], op=multiply)
     """
@@ -87,7 +86,6 @@ class DeepNorm(LayerNorm):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> alpha, beta = mg.nn.init.deep_norm_constants(18)
     >>> branch = mg.nn.init.deep_norm_(mg.nn.Sequential(mg.nn.Linear(8, 32), mg.nn.ReLU(), mg.nn.Linear(32, 8)), beta)
     >>> norm, x = mg.nn.DeepNorm(8, alpha), mg.ones((2, 10, 8))

@@ -29,7 +29,6 @@ class Flatten(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.Flatten()(mg.zeros((8, 16, 4, 4))).shape
     (8, 256)
     """
@@ -68,7 +67,6 @@ class Unflatten(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.Unflatten(1, (16, 4, 4))(mg.zeros((8, 256))).shape
     (8, 16, 4, 4)
     """
@@ -92,7 +90,6 @@ class PixelShuffle(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.PixelShuffle(3)(mg.zeros((1, 9, 4, 4))).shape
     (1, 1, 12, 12)
     """
@@ -113,7 +110,6 @@ class Identity(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.Identity()(mg.tensor([1.0, 2.0])).tolist()
     [1.0, 2.0]
     """
@@ -131,7 +127,6 @@ class Upsample(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.Upsample(scale_factor=2)(mg.zeros((1, 3, 4, 4))).shape
     (1, 3, 8, 8)
     """

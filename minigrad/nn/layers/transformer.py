@@ -148,7 +148,6 @@ class TransformerEncoderLayer(_Layer):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> layer = mg.nn.TransformerEncoderLayer(8, 2, batch_first=True)
     >>> layer(mg.zeros((5, 10, 8)), is_causal=True).shape
     (5, 10, 8)
@@ -184,7 +183,6 @@ class TransformerDecoderLayer(_Layer):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> layer = mg.nn.TransformerDecoderLayer(8, 2, batch_first=True)
     >>> layer(mg.zeros((5, 10, 8)), mg.zeros((5, 7, 8)), tgt_is_causal=True).shape
     (5, 10, 8)
@@ -245,7 +243,6 @@ class TransformerEncoder(_Stack):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> layer = mg.nn.TransformerEncoderLayer(8, 2, norm_first=True, batch_first=True)
     >>> mg.nn.TransformerEncoder(layer, 3, mg.nn.LayerNorm(8))(mg.zeros((5, 10, 8))).shape
     (5, 10, 8)
@@ -278,7 +275,6 @@ class TransformerDecoder(_Stack):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> layer = mg.nn.TransformerDecoderLayer(8, 2, batch_first=True)
     >>> mg.nn.TransformerDecoder(layer, 3)(mg.zeros((5, 10, 8)), mg.zeros((5, 7, 8))).shape
     (5, 10, 8)
@@ -315,7 +311,6 @@ class Transformer(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> model = mg.nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
     >>> model(mg.zeros((5, 7, 8)), mg.zeros((5, 10, 8)), tgt_is_causal=True).shape
     (5, 10, 8)
@@ -368,7 +363,6 @@ class Transformer(Module):
 
         Examples
         --------
-        >>> import minigrad as mg
         >>> mg.nn.Transformer.generate_square_subsequent_mask(2)
         tensor([[  0., -inf],
                 [  0.,   0.]])

@@ -67,7 +67,6 @@ def ctc_loss(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> log_probs = mg.log(mg.tensor([[0.5, 0.5], [0.25, 0.75]]))     # two steps, the blank and one label
     >>> loss = mg.nn.functional.ctc_loss(log_probs, mg.tensor([1]), 2, 1)
     >>> round(mg.exp(-loss).item(), 4)                                # 1 1, 1 blank, blank 1: all but two blanks

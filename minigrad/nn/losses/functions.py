@@ -55,7 +55,6 @@ def binary_cross_entropy(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> loss = mg.nn.functional.binary_cross_entropy(mg.tensor([0.0, 1.0]), mg.tensor([1.0, 1.0]), reduction="none")
     >>> loss.tolist() == [100.0, 0.0]
     True
@@ -94,7 +93,6 @@ def binary_cross_entropy_with_logits(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> import minigrad.nn.functional as F
     >>> F.binary_cross_entropy_with_logits(mg.tensor([100.0, -1000.0]), mg.zeros(2), reduction="none").tolist()
     [100.0, 0.0]
@@ -131,7 +129,6 @@ def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.mse_loss(mg.tensor([1.0, 3.0]), mg.tensor([0.0, 0.0])).item()
     5.0
     """
@@ -145,7 +142,6 @@ def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.l1_loss(mg.tensor([1.0, -3.0]), mg.tensor([0.0, 0.0]), reduction="sum").item()
     4.0
     """
@@ -168,7 +164,6 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: flo
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.smooth_l1_loss(mg.tensor([0.5, 3.0]), mg.tensor([0.0, 0.0]), reduction="none").tolist()
     [0.125, 2.5]
     """
@@ -194,7 +189,6 @@ def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float 
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.huber_loss(mg.tensor([1.0, 5.0]), mg.tensor([0.0, 0.0]), "none", delta=2.0).tolist()
     [0.5, 8.0]
     """
@@ -231,7 +225,6 @@ def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool 
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.log(mg.tensor([[0.5, 0.5]]))
     >>> round(mg.nn.functional.kl_div(x, mg.tensor([[1.0, 0.0]]), "batchmean").item(), 4)      # log 2
     0.6931
@@ -265,7 +258,6 @@ def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> 
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.cosine_similarity(mg.tensor([3.0, 4.0]), mg.tensor([3.0, 0.0]), dim=0)
     tensor(0.6)
     """
@@ -314,7 +306,6 @@ def triplet_margin_loss(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> a, b, c = mg.tensor([[0.0, 0.0]]), mg.tensor([[3.0, 0.0]]), mg.tensor([[0.0, 2.0]])
     >>> round(mg.nn.functional.triplet_margin_loss(a, b, c).item(), 4)
     2.0
@@ -376,7 +367,6 @@ def gaussian_nll_loss(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.gaussian_nll_loss(mg.tensor([1.0, 3.0]), mg.tensor([0.0, 0.0]), mg.ones(2)).item()
     2.5
     """

@@ -56,7 +56,6 @@ class CrossEntropyLoss(_WeightedLoss):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> round(mg.nn.CrossEntropyLoss()(mg.zeros((2, 4)), mg.tensor([0, 3])).item(), 4)      # log 4
     1.3863
     """
@@ -79,7 +78,6 @@ class NLLLoss(_WeightedLoss):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.NLLLoss()(mg.tensor([[-1.0, -2.0], [-3.0, -4.0]]), mg.tensor([0, 1])).item()
     2.5
     """
@@ -98,7 +96,6 @@ class BCELoss(_WeightedLoss):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> round(mg.nn.BCELoss()(mg.tensor([0.5]), mg.tensor([1.0])).item(), 4)      # log 2
     0.6931
     """
@@ -113,7 +110,6 @@ class BCEWithLogitsLoss(_WeightedLoss):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.BCEWithLogitsLoss()(mg.tensor([100.0]), mg.tensor([0.0])).item()
     100.0
     """
@@ -134,7 +130,6 @@ class MSELoss(_Loss):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.MSELoss()(mg.tensor([1.0, 3.0]), mg.tensor([0.0, 0.0])).item()
     5.0
     """
@@ -149,7 +144,6 @@ class L1Loss(_Loss):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.L1Loss()(mg.tensor([1.0, -3.0]), mg.tensor([0.0, 0.0])).item()
     2.0
     """
@@ -164,7 +158,6 @@ class SmoothL1Loss(_Loss):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.SmoothL1Loss(reduction="none")(mg.tensor([1.0, 3.0]), mg.tensor([0.5, 0.0])).tolist()
     [0.125, 2.5]
     """
@@ -183,7 +176,6 @@ class HuberLoss(_Loss):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.HuberLoss(delta=2.0)(mg.tensor([5.0]), mg.tensor([0.0])).item()
     8.0
     """
@@ -202,7 +194,6 @@ class KLDivLoss(_Named):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.KLDivLoss("batchmean")(mg.log(mg.tensor([[0.5, 0.5]])), mg.tensor([[0.5, 0.5]])).item()
     0.0
     """
@@ -222,7 +213,6 @@ class TripletMarginLoss(_Loss):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> loss = mg.nn.TripletMarginLoss(margin=0.5)
     >>> loss(mg.zeros((1, 2)), mg.zeros((1, 2)), mg.ones((1, 2))).item()
     0.0
@@ -247,7 +237,6 @@ class GaussianNLLLoss(_Loss):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.GaussianNLLLoss()(mg.tensor([1.0, 3.0]), mg.tensor([0.0, 0.0]), mg.ones(2)).item()
     2.5
     """
@@ -266,7 +255,6 @@ class CTCLoss(_Loss):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> log_probs = mg.log_softmax(mg.zeros((6, 2, 5)))        # 6 steps, 2 samples, the blank and 4 labels
     >>> targets = mg.tensor([[1, 2, 2], [4, -1, -1]])
     >>> round(mg.nn.CTCLoss()(log_probs, targets, [6, 4], [3, 1]).item(), 4)
@@ -293,7 +281,6 @@ class CosineSimilarity(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.CosineSimilarity(dim=0)(mg.tensor([3.0, 4.0]), mg.tensor([3.0, 0.0]))
     tensor(0.6)
     """

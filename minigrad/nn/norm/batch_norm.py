@@ -167,7 +167,6 @@ class BatchNorm1d(_BatchNorm):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> bn = mg.nn.BatchNorm1d(2)
     >>> y = bn(mg.tensor([[1.0, 10.0], [3.0, 50.0]]))
     >>> [[round(value, 3) for value in row] for row in y.tolist()]
@@ -184,7 +183,6 @@ class BatchNorm2d(_BatchNorm):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.BatchNorm2d(6)(mg.random.normal(0.0, 1.0, (8, 6, 24, 24))).shape
     (8, 6, 24, 24)
     """
@@ -244,7 +242,6 @@ class BatchRenorm1d(_BatchRenorm, BatchNorm1d):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> bn, x = mg.nn.BatchRenorm1d(1, eps=0.0, momentum=0.5), mg.tensor([[2.0], [4.0]])
     >>> bn(x).tolist(), bn.running_mean.tolist(), bn.running_var.tolist()
     ([[2.0], [4.0]], [1.5], [1.5])
@@ -256,7 +253,6 @@ class BatchRenorm2d(_BatchRenorm, BatchNorm2d):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.BatchRenorm2d(6)(mg.random.normal(0.0, 1.0, (8, 6, 24, 24))).shape
     (8, 6, 24, 24)
     """
@@ -299,7 +295,6 @@ class RecurrentBatchNorm1d(_ChannelNorm):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> norm = mg.nn.RecurrentBatchNorm1d(3, max_length=5)
     >>> for time in range(2):
     ...     y = norm(mg.random.normal(time, 1.0, (8, 3)), time)
@@ -425,7 +420,6 @@ class InstanceNorm1d(_InstanceNorm):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> y = mg.nn.InstanceNorm1d(2)(mg.tensor([[1.0, 3.0], [50.0, 10.0]]))
     >>> [[round(value, 3) for value in row] for row in y.tolist()]
     [[-1.0, 1.0], [1.0, -1.0]]
@@ -439,7 +433,6 @@ class InstanceNorm2d(_InstanceNorm):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.InstanceNorm2d(3)(mg.random.normal(0.0, 1.0, (8, 3, 6, 6))).shape
     (8, 3, 6, 6)
     """

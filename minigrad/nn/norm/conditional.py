@@ -69,7 +69,6 @@ class FiLM(_Modulation):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> images, condition = mg.ones((2, 3, 8, 8)), mg.ones((2, 5))
     >>> mg.nn.FiLM(3, 5)(images, condition).shape
     (2, 3, 8, 8)
@@ -121,7 +120,6 @@ class AdaLN(_Modulation):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> layer, x, condition = mg.nn.AdaLN(8, 5), mg.random.normal(0.0, 1.0, (2, 10, 8)), mg.ones((2, 5))
     >>> bool((layer(x, condition) == mg.nn.functional.layer_norm(x, 8)).all())
     True

@@ -34,7 +34,6 @@ def dynamic_tanh(x: Tensor, alpha: Tensor, weight: Tensor | None = None, bias: T
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.dynamic_tanh(mg.tensor([-100.0, 0.0, 0.5]), mg.tensor([2.0]))
     tensor([-1.       ,  0.       ,  0.7615942])
     """
@@ -69,7 +68,6 @@ def scale_norm(x: Tensor, weight: Tensor, eps: float = 1e-5) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.scale_norm(mg.tensor([[3.0, 4.0], [0.0, -0.5]]), mg.tensor(10.0), eps=0.0)
     tensor([[  6.,   8.],
             [  0., -10.]])
@@ -96,7 +94,6 @@ def film(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.film(mg.ones((2, 1, 3)), mg.tensor([[2.0], [5.0]]), mg.tensor([[0.0], [1.0]])).tolist()
     [[[2.0, 2.0, 2.0]], [[6.0, 6.0, 6.0]]]
     """
@@ -131,7 +128,6 @@ def adaptive_layer_norm(x: Tensor, scale: Tensor, shift: Tensor, eps: float = 1e
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> import minigrad.nn.functional as F
     >>> F.adaptive_layer_norm(mg.tensor([[1.0, 3.0]]), mg.tensor([[1.0, 0.0]]), mg.tensor([[5.0, 5.0]]), eps=0.0)
     tensor([[3., 6.]])
@@ -172,7 +168,6 @@ def filter_response_norm(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.filter_response_norm(mg.tensor([[[7.0, -1.0]]]), threshold=mg.zeros(1), eps=0.0)
     tensor([[[1.4, 0. ]]])
     """
@@ -203,7 +198,6 @@ def tlu(x: Tensor, threshold: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.tlu(mg.tensor([[1.0, -3.0]]), mg.tensor([0.0, -2.0]))
     tensor([[ 1., -2.]])
     """
@@ -227,7 +221,6 @@ def layer_scale(x: Tensor, weight: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.layer_scale(mg.tensor([[1.0, 3.0]]), mg.tensor([0.5, 0.1]))
     tensor([[0.5, 0.3]])
     """
@@ -261,7 +254,6 @@ def deep_norm(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.deep_norm(mg.tensor([[1.0, 3.0]]), mg.tensor([[2.0, 0.0]]), 5.0, 2, eps=0.0)
     tensor([[-1.,  1.]])
     """
@@ -298,7 +290,6 @@ def weight_standardization(weight: Tensor, eps: float = 1e-5, dim: int = 0) -> T
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.weight_standardization(mg.tensor([[1.0, 3.0], [50.0, 10.0]]), eps=0.0)
     tensor([[-1.,  1.],
             [ 1., -1.]])

@@ -62,7 +62,6 @@ def batch_norm(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mean, var = mg.zeros(1), mg.ones(1)
     >>> mg.nn.functional.batch_norm(mg.tensor([[1.0], [3.0]]), mean, var, training=True, momentum=0.5, eps=0.0).tolist()
     [[-1.0], [1.0]]
@@ -157,7 +156,6 @@ def batch_renorm(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> import minigrad.nn.functional as F
     >>> mean, var = mg.zeros(1), mg.ones(1)
     >>> F.batch_renorm(mg.tensor([[2.0], [4.0]]), mean, var, training=True, eps=0.0).tolist()
@@ -223,7 +221,6 @@ def instance_norm(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.functional.instance_norm(mg.tensor([[[1.0, 3.0], [10.0, 50.0]]]), eps=0.0).tolist()
     [[[-1.0, 1.0], [-1.0, 1.0]]]
     """

@@ -40,7 +40,6 @@ class FilterResponseNorm2d(Affine):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> block = mg.nn.Sequential(mg.nn.Conv2d(3, 6, 5), mg.nn.FilterResponseNorm2d(6), mg.nn.TLU(6))
     >>> block(mg.random.normal(0.0, 1.0, (8, 3, 28, 28))).shape
     (8, 6, 24, 24)
@@ -89,7 +88,6 @@ class TLU(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.TLU(2)(mg.tensor([[1.0, -3.0]])).tolist()
     [[1.0, 0.0]]
     """

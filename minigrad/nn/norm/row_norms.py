@@ -117,7 +117,6 @@ class LayerNorm(Affine):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> y = mg.nn.LayerNorm(2)(mg.tensor([[1.0, 3.0], [50.0, 10.0]]))
     >>> [[round(value, 3) for value in row] for row in y.tolist()]
     [[-1.0, 1.0], [1.0, -1.0]]
@@ -168,7 +167,6 @@ class RMSNorm(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> y = mg.nn.RMSNorm(2)(mg.tensor([[3.0, 4.0], [-7.0, 1.0]]))
     >>> [[round(value, 3) for value in row] for row in y.tolist()]
     [[0.849, 1.131], [-1.4, 0.2]]
@@ -225,7 +223,6 @@ class ScaleNorm(Module):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> y = mg.nn.ScaleNorm(4)(mg.tensor([[3.0, 0.0, 0.0, 4.0]]))
     >>> [round(value, 3) for value in y[0].tolist()]
     [1.2, 0.0, 0.0, 1.6]
@@ -283,7 +280,6 @@ class DyT(Affine):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> y = mg.nn.DyT(3)(mg.tensor([[-20.0, 0.0, 1.0]]))
     >>> [round(value, 3) for value in y[0].tolist()]
     [-1.0, 0.0, 0.462]
@@ -343,7 +339,6 @@ class GroupNorm(Affine):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> y = mg.nn.GroupNorm(2, 4)(mg.tensor([[1.0, 3.0, 50.0, 10.0]]))
     >>> [round(value, 3) for value in y[0].tolist()]
     [-1.0, 1.0, 1.0, -1.0]

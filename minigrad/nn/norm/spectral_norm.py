@@ -104,7 +104,6 @@ def spectral_norm(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> layer = mg.nn.Linear(2, 2, bias=False)
     >>> layer.load_state_dict({"weight": mg.tensor([[4.0, 0.0], [0.0, 1.0]])}).missing_keys
     []

@@ -23,7 +23,6 @@ class SyncBatchNorm(_BatchNorm):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.random.normal(0.0, 1.0, (8, 6, 24, 24))
     >>> (mg.nn.SyncBatchNorm(6)(x) == mg.nn.BatchNorm2d(6)(x)).all().item()
     True

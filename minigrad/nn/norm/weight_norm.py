@@ -90,7 +90,6 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> layer = mg.nn.utils.weight_norm(mg.nn.Linear(2, 1, bias=False))
     >>> {name: x.shape for name, x in layer.state_dict().items()}
     {'weight_g': (1, 1), 'weight_v': (1, 2)}
@@ -172,7 +171,6 @@ def weight_standardization(module: M, name: str = "weight", eps: float = 1e-5, d
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> layer = mg.nn.utils.weight_standardization(mg.nn.Conv2d(3, 6, 5, bias=False))
     >>> list(layer.state_dict())
     ['weight_orig']

@@ -65,7 +65,6 @@ class RNNCell(_StepCell):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> cell = mg.nn.RNNCell(3, 5, norm="layer")
     >>> cell(mg.zeros((2, 3))).shape
     (2, 5)
@@ -120,7 +119,6 @@ class LSTMCell(_StepCell):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> h, c = mg.nn.LSTMCell(3, 5, norm="layer")(mg.zeros((2, 3)))
     >>> h.shape, c.shape
     ((2, 5), (2, 5))
@@ -179,7 +177,6 @@ class GRUCell(_StepCell):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.GRUCell(3, 5)(mg.zeros((2, 3))).shape
     (2, 5)
     """

@@ -87,7 +87,6 @@ class RNN(Sequences):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> rnn = mg.nn.RNN(28, 128, norm="layer")
     >>> output, h_n = rnn(mg.zeros((10, 32, 28)))
     >>> output.shape, h_n.shape
@@ -213,7 +212,6 @@ class LSTM(Sequences):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> lstm = mg.nn.LSTM(100, 128, norm="layer", batch_first=True)
     >>> output, (h_n, c_n) = lstm(mg.zeros((2, 80, 100)), lengths=[80, 13])
     >>> output.shape, h_n.shape, c_n.shape
@@ -337,7 +335,6 @@ class GRU(Sequences):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> gru = mg.nn.GRU(28, 64, bidirectional=True)
     >>> output, h_n = gru(mg.zeros((10, 32, 28)))
     >>> output.shape, h_n.shape

@@ -128,7 +128,6 @@ class MinGRU(_Minimal):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> layer = mg.nn.MinGRU(28, 64, num_layers=2, norm="layer")
     >>> output, h_n = layer(mg.zeros((10, 32, 28)))
     >>> output.shape, h_n.shape
@@ -170,7 +169,6 @@ class MinLSTM(_Minimal):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> layer = mg.nn.MinLSTM(28, 64, bidirectional=True, batch_first=True)
     >>> output, h_n = layer(mg.zeros((32, 10, 28)), lengths=[10] * 31 + [3])
     >>> output.shape, h_n.shape

@@ -50,7 +50,6 @@ class GateNorm(Affine):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad.nn.recurrent.recurrence import GateNorm
     >>> norm = GateNorm([2, 2], eps=0.0)
     >>> norm(mg.tensor([[1.0, 3.0, 10.0, 50.0]])).tolist()

@@ -57,7 +57,6 @@ def clip_grad_norm_(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.zeros(2, requires_grad=True)
     >>> x.grad = mg.tensor([3.0, 4.0])
     >>> mg.nn.utils.clip_grad_norm_([x], max_norm=1.0)
@@ -99,7 +98,6 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> x = mg.zeros(2, requires_grad=True)
     >>> x.grad = mg.tensor([3.0, -0.5])
     >>> mg.nn.utils.clip_grad_value_([x], 1.0)
@@ -123,7 +121,6 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.utils.parameters_to_vector([mg.ones((2, 2)), mg.zeros(1)]).tolist()
     [1.0, 1.0, 1.0, 1.0, 0.0]
     """
@@ -143,7 +140,6 @@ def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> layer = mg.nn.Linear(2, 1)
     >>> mg.nn.utils.vector_to_parameters(mg.arange(3.0), layer.parameters())
     >>> layer.weight.tolist(), layer.bias.tolist()
@@ -192,7 +188,6 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> layer, bn = mg.nn.Linear(3, 2), mg.nn.BatchNorm1d(2)
     >>> _ = bn(layer(mg.random.normal(0.0, 1.0, (64, 3))))
     >>> x = mg.random.normal(0.0, 1.0, (5, 3))

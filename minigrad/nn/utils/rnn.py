@@ -45,7 +45,6 @@ def pad_sequence(
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> mg.nn.utils.rnn.pad_sequence([mg.tensor([1, 2, 3]), mg.tensor([4])], batch_first=True)
     tensor([[1, 2, 3],
             [4, 0, 0]])

@@ -47,7 +47,6 @@ class CyclicLR(LRScheduler):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0, momentum=0.9)
     >>> scheduler = mg.optim.lr_scheduler.CyclicLR(optimizer, 0.0, 1.0, step_size_up=2, mode="triangular2")
     >>> rates = scheduler.get_last_lr()

@@ -21,7 +21,6 @@ class LambdaLR(LRScheduler):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = mg.optim.lr_scheduler.LambdaLR(optimizer, lambda t: 1 / (1 + t))
     >>> scheduler.step()
@@ -60,7 +59,6 @@ class MultiplicativeLR(LambdaLR):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = mg.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda t: 0.5)
     >>> scheduler.step(), scheduler.step(), scheduler.get_last_lr()
@@ -92,7 +90,6 @@ class StepLR(LRScheduler):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = mg.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
     >>> for _ in range(4):
@@ -126,7 +123,6 @@ class MultiStepLR(LRScheduler):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = mg.optim.lr_scheduler.MultiStepLR(optimizer, [1, 2], gamma=0.5)
     >>> scheduler.step(), scheduler.step(), scheduler.get_last_lr()
@@ -156,7 +152,6 @@ class ExponentialLR(LRScheduler):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = mg.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
     >>> scheduler.step(), scheduler.step(), scheduler.get_last_lr()
@@ -187,7 +182,6 @@ class LinearLR(LRScheduler):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = mg.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
     >>> for _ in range(3):
@@ -228,7 +222,6 @@ class CosineAnnealingLR(LRScheduler):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = mg.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
     >>> scheduler.step(), [round(lr, 6) for lr in scheduler.get_last_lr()]
@@ -261,7 +254,6 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = mg.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
     >>> for _ in range(3):
@@ -304,7 +296,6 @@ class ConstantLR(LRScheduler):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = mg.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=1)
     >>> scheduler.get_last_lr(), scheduler.step(), scheduler.get_last_lr()
@@ -333,7 +324,6 @@ class PolynomialLR(LRScheduler):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = mg.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=2)
     >>> scheduler.step(), scheduler.get_last_lr()

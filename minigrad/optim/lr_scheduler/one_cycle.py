@@ -48,7 +48,6 @@ class OneCycleLR(LRScheduler):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> optimizer = mg.optim.Adam([mg.zeros(1, requires_grad=True)])
     >>> scheduler = mg.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=10)
     >>> rates = scheduler.get_last_lr()

@@ -39,7 +39,6 @@ class ReduceLROnPlateau:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = mg.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
     >>> for loss in (3.0, 3.0, 3.0):

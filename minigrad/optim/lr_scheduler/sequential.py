@@ -27,7 +27,6 @@ class SequentialLR(LRScheduler):
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad.optim.lr_scheduler import ExponentialLR, LinearLR, SequentialLR
     >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
     >>> warm_up = LinearLR(optimizer, start_factor=0.5, total_iters=2)
@@ -127,7 +126,6 @@ class ChainedScheduler:
 
     Examples
     --------
-    >>> import minigrad as mg
     >>> from minigrad.optim.lr_scheduler import ChainedScheduler, ConstantLR, ExponentialLR
     >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = ChainedScheduler([ConstantLR(optimizer, 0.1, total_iters=1), ExponentialLR(optimizer, 0.5)])
