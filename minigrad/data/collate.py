@@ -35,8 +35,7 @@ def collate(samples: Sequence[Any]) -> Any:
 
     Examples
     --------
-    >>> from minigrad import data
-    >>> data.collate([([0.5, 1.5], "one"), ([2.5, 3.5], "two")])
+    >>> mg.data.collate([([0.5, 1.5], "one"), ([2.5, 3.5], "two")])
     ((tensor([0.5, 2.5]), tensor([1.5, 3.5])), ['one', 'two'])
     """
     try:

@@ -23,13 +23,12 @@ class Dataset:
 
     Examples
     --------
-    >>> from minigrad import data
-    >>> class Squares(data.Dataset):
+    >>> class Squares(mg.data.Dataset):
     ...     def __len__(self):
     ...         return 4
     ...     def __getitem__(self, index):
     ...         return index, float(index**2)
-    >>> for x, y in data.DataLoader(Squares(), batch_size=3):
+    >>> for x, y in mg.data.DataLoader(Squares(), batch_size=3):
     ...     print(x, y)
     tensor([0, 1, 2]) tensor([0., 1., 4.])
     tensor([3]) tensor([9.])
@@ -87,8 +86,7 @@ class ArrayDataset(Dataset):
     Examples
     --------
     >>> import numpy as np
-    >>> from minigrad import data
-    >>> dataset = data.ArrayDataset(np.eye(4, dtype=np.float32), [3, 2, 1, 0])
+    >>> dataset = mg.data.ArrayDataset(np.eye(4, dtype=np.float32), [3, 2, 1, 0])
     >>> dataset[1]
     (tensor([0., 1., 0., 0.]), tensor(2))
     >>> x, y = dataset[:3]
@@ -127,8 +125,7 @@ class TensorDataset(ArrayDataset):
 
     Examples
     --------
-    >>> from minigrad import data
-    >>> dataset = data.TensorDataset(mg.ones((4, 2)), mg.arange(4))
+    >>> dataset = mg.data.TensorDataset(mg.ones((4, 2)), mg.arange(4))
     >>> len(dataset), dataset[1]
     (4, (tensor([1., 1.]), tensor(1)))
     """
@@ -148,8 +145,7 @@ class Subset(Dataset):
 
     Examples
     --------
-    >>> from minigrad import data
-    >>> part = data.Subset(data.ArrayDataset([10, 20, 30]), [2, 0])
+    >>> part = mg.data.Subset(mg.data.ArrayDataset([10, 20, 30]), [2, 0])
     >>> len(part), part[0]
     (2, (tensor(30),))
     """
@@ -197,8 +193,7 @@ def random_split(dataset: Any, lengths: Sequence[float], seed: int | None = None
 
     Examples
     --------
-    >>> from minigrad import data
-    >>> train, test = data.random_split(data.ArrayDataset(list(range(10))), [0.8, 0.2], seed=0)
+    >>> train, test = mg.data.random_split(mg.data.ArrayDataset(list(range(10))), [0.8, 0.2], seed=0)
     >>> len(train), len(test)
     (8, 2)
     """

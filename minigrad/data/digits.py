@@ -35,8 +35,7 @@ def digits(split: str = "train", size: int = 8, seed: int = 0) -> ArrayDataset:
 
     Examples
     --------
-    >>> from minigrad import data
-    >>> images, labels = data.digits("test", size=28)[:]
+    >>> images, labels = mg.data.digits("test", size=28)[:]
     >>> images.shape, labels.shape
     ((359, 28, 28), (359,))
     """

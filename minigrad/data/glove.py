@@ -34,9 +34,8 @@ class Vectors(NamedTuple):
 
     Examples
     --------
-    >>> from minigrad import data, nn
-    >>> vectors = data.Vectors(mg.zeros((3, 2)), ["a", "b"])
-    >>> nn.Embedding.from_pretrained(vectors.matrix, padding_idx=0)
+    >>> vectors = mg.data.Vectors(mg.zeros((3, 2)), ["a", "b"])
+    >>> mg.nn.Embedding.from_pretrained(vectors.matrix, padding_idx=0)
     Embedding(3, 2, padding_idx=0)
     """
 
@@ -76,10 +75,9 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
 
     Examples
     --------
-    >>> from minigrad import data
     >>> with open("vectors.txt", "w") as file:
     ...     _ = file.write("the 0.5 1\\ncat 2 3\\n")
-    >>> matrix, unknown = data.glove("vectors.txt", {"cat": 1, "unicorn": 2})
+    >>> matrix, unknown = mg.data.glove("vectors.txt", {"cat": 1, "unicorn": 2})
     >>> matrix.tolist(), unknown
     ([[0.0, 0.0], [2.0, 3.0], [0.0, 0.0]], ['unicorn'])
     """

@@ -97,9 +97,8 @@ class DataLoader:
 
     Examples
     --------
-    >>> from minigrad import data
-    >>> numbers = data.ArrayDataset([0, 1, 2, 3, 4])
-    >>> loader = data.DataLoader(numbers, batch_size=2, shuffle=True, seed=0)
+    >>> numbers = mg.data.ArrayDataset([0, 1, 2, 3, 4])
+    >>> loader = mg.data.DataLoader(numbers, batch_size=2, shuffle=True, seed=0)
     >>> len(loader)
     3
     >>> [x.tolist() for (x,) in loader]
@@ -110,7 +109,7 @@ class DataLoader:
     The parts of two processes:
 
     >>> for rank in range(2):
-    ...     loader = data.DataLoader(numbers, batch_size=3, shard=(rank, 2))
+    ...     loader = mg.data.DataLoader(numbers, batch_size=3, shard=(rank, 2))
     ...     print([x.tolist() for (x,) in loader])
     [[0, 2], [3]]
     [[1], [4]]
@@ -223,8 +222,7 @@ class DataLoader:
 
         Examples
         --------
-        >>> from minigrad import data
-        >>> loader = data.DataLoader(data.ArrayDataset([0, 1, 2, 3, 4]), batch_size=2)
+        >>> loader = mg.data.DataLoader(mg.data.ArrayDataset([0, 1, 2, 3, 4]), batch_size=2)
         >>> for (x,) in loader:
         ...     state = loader.state_dict()
         ...     break

@@ -42,12 +42,11 @@ def mnist(folder: str | os.PathLike[str], split: str = "train") -> ArrayDataset:
     Examples
     --------
     >>> import struct
-    >>> from minigrad import data
     >>> with open("t10k-images-idx3-ubyte", "wb") as file:
     ...     _ = file.write(struct.pack(">4I", 2051, 2, 28, 28) + bytes(2 * 28 * 28))
     >>> with open("t10k-labels-idx1-ubyte", "wb") as file:
     ...     _ = file.write(struct.pack(">2I", 2049, 2) + bytes([7, 2]))
-    >>> images, labels = data.mnist(".", "test")[:]
+    >>> images, labels = mg.data.mnist(".", "test")[:]
     >>> images.shape, labels.tolist()
     ((2, 28, 28), [7, 2])
     """

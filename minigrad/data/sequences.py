@@ -48,11 +48,10 @@ def pad_sequences(
 
     Examples
     --------
-    >>> from minigrad import data
-    >>> data.pad_sequences([[1, 2, 3], [4]])
+    >>> mg.data.pad_sequences([[1, 2, 3], [4]])
     tensor([[1, 2, 3],
             [0, 0, 4]])
-    >>> data.pad_sequences([[1, 2, 3], [4]], maxlen=2, padding="post", truncating="post")
+    >>> mg.data.pad_sequences([[1, 2, 3], [4]], maxlen=2, padding="post", truncating="post")
     tensor([[1, 2],
             [4, 0]])
     """
@@ -119,9 +118,8 @@ def collate_padded(samples: Sequence[Any], value: float = 0) -> tuple[Any, ...]:
 
     Examples
     --------
-    >>> from minigrad import data
     >>> names = [([3, 1, 4], 0), ([1], 1)]
-    >>> for words, lengths, labels in data.DataLoader(names, batch_size=2, collate=data.collate_padded):
+    >>> for words, lengths, labels in mg.data.DataLoader(names, batch_size=2, collate=mg.data.collate_padded):
     ...     print(words.tolist(), lengths.tolist(), labels.tolist())
     [[3, 1, 4], [1, 0, 0]] [3, 1] [0, 1]
     """

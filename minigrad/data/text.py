@@ -27,9 +27,8 @@ class Texts(NamedTuple):
 
     Examples
     --------
-    >>> from minigrad import data
-    >>> names = data.character_names("test")
-    >>> type(names) is data.Texts, len(names.texts) == len(names.labels)
+    >>> names = mg.data.character_names("test")
+    >>> type(names) is mg.data.Texts, len(names.texts) == len(names.labels)
     (True, True)
     """
 
@@ -71,12 +70,11 @@ def imdb(folder: str | os.PathLike[str], split: str = "train") -> Texts:
     Examples
     --------
     >>> import pathlib
-    >>> from minigrad import data
     >>> for kind, text in (("neg", "Awful."), ("pos", "A feast.")):
     ...     path = pathlib.Path("aclImdb", "train", kind, "0_5.txt")
     ...     path.parent.mkdir(parents=True)
     ...     _ = path.write_text(text)
-    >>> data.imdb("aclImdb")
+    >>> mg.data.imdb("aclImdb")
     Texts(texts=['Awful.', 'A feast.'], labels=[0, 1], classes=['neg', 'pos'])
     """
     check_split("imdb", split)
@@ -134,8 +132,7 @@ def character_names(split: str = "train", seed: int = 0) -> Texts:
 
     Examples
     --------
-    >>> from minigrad import data
-    >>> texts, labels, classes = data.character_names()
+    >>> texts, labels, classes = mg.data.character_names()
     >>> k = texts.index("GREEK SMALL LETTER MU")
     >>> classes[labels[k]]
     'Ll'
@@ -167,8 +164,7 @@ def topics() -> str:
 
     Examples
     --------
-    >>> from minigrad import data
-    >>> text = data.topics()
+    >>> text = mg.data.topics()
     >>> len(text) > 300_000, "Truth Value Testing" in text
     (True, True)
     """

@@ -45,8 +45,7 @@ class Tokenizer:
 
     Examples
     --------
-    >>> from minigrad import data
-    >>> tokenizer = data.Tokenizer()
+    >>> tokenizer = mg.data.Tokenizer()
     >>> tokenizer.fit(["The cat sat.", "The dog!"])
     >>> tokenizer.vocabulary
     {'the': 1, 'cat': 2, 'sat': 3, 'dog': 4}

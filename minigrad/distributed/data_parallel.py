@@ -218,10 +218,9 @@ class DataParallel(Module):
 
     Examples
     --------
-    >>> from minigrad import distributed, nn
-    >>> distributed.size()
+    >>> mg.distributed.size()
     1
-    >>> model = distributed.DataParallel(nn.Linear(2, 1))
+    >>> model = mg.distributed.DataParallel(mg.nn.Linear(2, 1))
     >>> model(mg.ones((4, 2))).mean().backward()
     >>> model.module.bias.grad
     tensor([1.])
@@ -481,8 +480,7 @@ class DataParallel(Module):
 
         Examples
         --------
-        >>> from minigrad import distributed, nn
-        >>> model = distributed.DataParallel(nn.Linear(2, 1))
+        >>> model = mg.distributed.DataParallel(mg.nn.Linear(2, 1))
         >>> with model.no_sync():
         ...     model(mg.ones((4, 2))).mean().backward()
         >>> model(mg.ones((4, 2))).mean().backward()

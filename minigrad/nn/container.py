@@ -105,8 +105,7 @@ class ModuleList(_Numbered):
 
     Examples
     --------
-    >>> from minigrad import nn
-    >>> layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+    >>> layers = mg.nn.ModuleList(mg.nn.Linear(4, 4) for _ in range(3))
     >>> len(layers), len(list(layers.parameters()))
     (3, 6)
     """
@@ -163,8 +162,7 @@ class ModuleDict(Module):
 
     Examples
     --------
-    >>> from minigrad import nn
-    >>> heads = nn.ModuleDict({"digit": nn.Linear(4, 10), "color": nn.Linear(4, 3)})
+    >>> heads = mg.nn.ModuleDict({"digit": mg.nn.Linear(4, 10), "color": mg.nn.Linear(4, 3)})
     >>> list(heads), heads["color"].out_features
     (['digit', 'color'], 3)
     """

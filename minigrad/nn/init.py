@@ -41,8 +41,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
     Examples
     --------
-    >>> from minigrad.nn import init
-    >>> init.calculate_gain("leaky_relu", 1.0)
+    >>> mg.nn.init.calculate_gain("leaky_relu", 1.0)
     1.0
     """
     if nonlinearity == "leaky_relu":
@@ -305,8 +304,7 @@ def deep_norm_constants(
 
     Examples
     --------
-    >>> from minigrad.nn import init
-    >>> init.deep_norm_constants(8)
+    >>> mg.nn.init.deep_norm_constants(8)
     (2.0, 0.3535533905932738)
     """
     op = "deep_norm_constants"
@@ -349,8 +347,7 @@ def deep_norm_(module: M, beta: float) -> M:
 
     Examples
     --------
-    >>> from minigrad.nn import Linear, init
-    >>> layer = init.deep_norm_(Linear(8, 8), beta=0.0)
+    >>> layer = mg.nn.init.deep_norm_(mg.nn.Linear(8, 8), beta=0.0)
     >>> bool((layer.weight == 0).all()) and bool((layer.bias == 0).all())
     True
     """

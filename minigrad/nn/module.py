@@ -171,8 +171,7 @@ class Module(Registry):
 
         Examples
         --------
-        >>> from minigrad import nn
-        >>> [(name, p.shape) for name, p in nn.Linear(3, 2).named_parameters()]
+        >>> [(name, p.shape) for name, p in mg.nn.Linear(3, 2).named_parameters()]
         [('weight', (2, 3)), ('bias', (2,))]
         """
         return self._named_members("_parameters", prefix, recurse)
@@ -194,11 +193,10 @@ class Module(Registry):
 
         Examples
         --------
-        >>> from minigrad import nn
         >>> def zero(module):
-        ...     if isinstance(module, nn.Linear):
-        ...         nn.init.zeros_(module.bias)
-        >>> nn.Sequential(nn.Linear(2, 1)).apply(zero)[0].bias.tolist()
+        ...     if isinstance(module, mg.nn.Linear):
+        ...         mg.nn.init.zeros_(module.bias)
+        >>> mg.nn.Sequential(mg.nn.Linear(2, 1)).apply(zero)[0].bias.tolist()
         [0.0]
         """
         for module in self.children():
@@ -315,8 +313,7 @@ class Module(Registry):
 
         Examples
         --------
-        >>> from minigrad import nn
-        >>> {name: x.shape for name, x in nn.Linear(3, 2).state_dict().items()}
+        >>> {name: x.shape for name, x in mg.nn.Linear(3, 2).state_dict().items()}
         {'weight': (2, 3), 'bias': (2,)}
         """
         return {name: tensor.detach() for name, tensor in self._state(prefix)}

@@ -106,8 +106,7 @@ def summary(model: Module, input_shape: Shape | Tensor | Sequence[Shape | Tensor
 
     Examples
     --------
-    >>> from minigrad import nn
-    >>> nn.summary(nn.Sequential(nn.Linear(784, 10), nn.Softmax()), (None, 784))
+    >>> mg.nn.summary(mg.nn.Sequential(mg.nn.Linear(784, 10), mg.nn.Softmax()), (None, 784))
     Layer (type)  Output shape  Parameters
     ======================================
     0 (Linear)    (None, 10)         7,850

@@ -99,11 +99,10 @@ class AveragedModel(Module):
 
     Examples
     --------
-    >>> from minigrad import nn, optim
-    >>> model = nn.Linear(1, 1, bias=False)
-    >>> averaged = optim.swa_utils.AveragedModel(model, avg_fn=optim.swa_utils.get_ema_avg_fn(0.5))
+    >>> model = mg.nn.Linear(1, 1, bias=False)
+    >>> averaged = mg.optim.swa_utils.AveragedModel(model, avg_fn=mg.optim.swa_utils.get_ema_avg_fn(0.5))
     >>> for value in (4.0, 8.0):
-    ...     _ = nn.init.constant_(model.weight, value)
+    ...     _ = mg.nn.init.constant_(model.weight, value)
     ...     averaged.update_parameters(model)
     >>> averaged(mg.ones((1, 1))).item()
     6.0

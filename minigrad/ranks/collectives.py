@@ -60,8 +60,7 @@ def barrier() -> None:
 
     Examples
     --------
-    >>> from minigrad import distributed
-    >>> distributed.barrier()
+    >>> mg.distributed.barrier()
     """
     world().agree("barrier", "barrier")
 
@@ -94,8 +93,7 @@ def all_reduce_(x: Tensor, op: str = "sum") -> Tensor:
 
     Examples
     --------
-    >>> from minigrad import distributed
-    >>> distributed.all_reduce_(mg.tensor([1.0, 2.0]))
+    >>> mg.distributed.all_reduce_(mg.tensor([1.0, 2.0]))
     tensor([1., 2.])
     """
     _agree("all_reduce_", x, op, in_place=True)
@@ -134,8 +132,7 @@ def broadcast_(x: Tensor, root: int = 0) -> Tensor:
 
     Examples
     --------
-    >>> from minigrad import distributed
-    >>> distributed.broadcast_(mg.ones(2))
+    >>> mg.distributed.broadcast_(mg.ones(2))
     tensor([1., 1.])
     """
     _agree("broadcast_", x, root=root, in_place=True)
@@ -165,8 +162,7 @@ def all_gather(x: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> from minigrad import distributed
-    >>> distributed.all_gather(mg.tensor([1.0, 2.0]))
+    >>> mg.distributed.all_gather(mg.tensor([1.0, 2.0]))
     tensor([[1., 2.]])
     """
     _agree("all_gather", x)
@@ -198,8 +194,7 @@ def reduce_scatter(x: Tensor, op: str = "sum") -> Tensor:
 
     Examples
     --------
-    >>> from minigrad import distributed
-    >>> distributed.reduce_scatter(mg.tensor([[1.0, 2.0]]))
+    >>> mg.distributed.reduce_scatter(mg.tensor([[1.0, 2.0]]))
     tensor([1., 2.])
     """
     _agree("reduce_scatter", x, op, parts=True)
@@ -250,9 +245,8 @@ def all_reduce(x: Tensor, op: str = "sum") -> Tensor:
 
     Examples
     --------
-    >>> from minigrad import distributed
     >>> x = mg.tensor([1.0, 2.0], requires_grad=True)
-    >>> distributed.all_reduce(x).sum().backward()
+    >>> mg.distributed.all_reduce(x).sum().backward()
     >>> x.grad
     tensor([1., 1.])
     """

@@ -285,9 +285,8 @@ def init() -> None:
 
     Examples
     --------
-    >>> from minigrad import distributed
-    >>> distributed.init()
-    >>> distributed.rank(), distributed.size()
+    >>> mg.distributed.init()
+    >>> mg.distributed.rank(), mg.distributed.size()
     (0, 1)
     """
     global _world
@@ -335,8 +334,7 @@ def rank() -> int:
 
     Examples
     --------
-    >>> from minigrad import distributed
-    >>> if distributed.rank() == 0:
+    >>> if mg.distributed.rank() == 0:
     ...     print("once, however many processes there are")
     once, however many processes there are
     """
@@ -348,8 +346,7 @@ def size() -> int:
 
     Examples
     --------
-    >>> from minigrad import distributed
-    >>> distributed.size()
+    >>> mg.distributed.size()
     1
     """
     return world().size
@@ -360,8 +357,7 @@ def local_rank() -> int:
 
     Examples
     --------
-    >>> from minigrad import distributed
-    >>> f"cuda:{distributed.local_rank()}"
+    >>> f"cuda:{mg.distributed.local_rank()}"
     'cuda:0'
     """
     return world().local_rank

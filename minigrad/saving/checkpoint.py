@@ -54,12 +54,11 @@ def save_checkpoint(path: Path, /, **parts: Any) -> None:
     Save between steps, when model, optimizer and loader agree. When restarted, this continues where it was interrupted:
 
     >>> import os
-    >>> from minigrad import data, nn, optim
     >>> mg.manual_seed(0)
-    >>> model = nn.Sequential(nn.Linear(1, 8), nn.Dropout(0.1), nn.Linear(8, 1))
-    >>> optimizer = optim.Adam(model.parameters())
+    >>> model = mg.nn.Sequential(mg.nn.Linear(1, 8), mg.nn.Dropout(0.1), mg.nn.Linear(8, 1))
+    >>> optimizer = mg.optim.Adam(model.parameters())
     >>> x = mg.linspace(-1, 1, 12).reshape(12, 1)
-    >>> loader = data.DataLoader(data.ArrayDataset(x, x * x), batch_size=4, shuffle=True)
+    >>> loader = mg.data.DataLoader(mg.data.ArrayDataset(x, x * x), batch_size=4, shuffle=True)
     >>> parts = {"model": model, "optimizer": optimizer, "loader": loader}
     >>> losses = []
     >>> if os.path.exists("latest.safetensors"):
@@ -67,7 +66,7 @@ def save_checkpoint(path: Path, /, **parts: Any) -> None:
     >>> while loader.epoch < 3:
     ...     for inputs, targets in loader:
     ...         optimizer.zero_grad()
-    ...         loss = nn.functional.mse_loss(model(inputs), targets)
+    ...         loss = mg.nn.functional.mse_loss(model(inputs), targets)
     ...         loss.backward()
     ...         optimizer.step()
     ...         losses.append(loss.item())
@@ -114,12 +113,11 @@ def load_checkpoint(path: Path, /, **parts: Any) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from minigrad import nn
-    >>> model = nn.Linear(2, 1)
+    >>> model = mg.nn.Linear(2, 1)
     >>> mg.save_checkpoint("model.safetensors", model=model, epoch=3, best=0.5)
     >>> mg.load_checkpoint("model.safetensors", model=model)
     {'epoch': 3, 'best': 0.5}
-    >>> mg.load_checkpoint("model.safetensors", model=nn.Linear(3, 1))
+    >>> mg.load_checkpoint("model.safetensors", model=mg.nn.Linear(3, 1))
     Traceback (most recent call last):
         ...
     ValueError: [load_checkpoint] model.safetensors: model: [Linear] this state_dict does not fit:

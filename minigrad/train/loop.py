@@ -69,13 +69,12 @@ def fit(
 
     Examples
     --------
-    >>> from minigrad import data, nn, optim, train
     >>> mg.manual_seed(0)
     >>> x = mg.linspace(-1, 1, 50).reshape(50, 1)
-    >>> loader = data.DataLoader(data.ArrayDataset(x, x * x), batch_size=16, shuffle=True, seed=0)
-    >>> model = nn.Sequential(nn.Linear(1, 16), nn.LayerNorm(16), nn.Tanh(), nn.Linear(16, 1))
-    >>> optimizer = optim.Adam(model.parameters(), 0.02)
-    >>> history = train.fit(model, loader, nn.functional.mse_loss, optimizer, epochs=30)
+    >>> loader = mg.data.DataLoader(mg.data.ArrayDataset(x, x * x), batch_size=16, shuffle=True, seed=0)
+    >>> model = mg.nn.Sequential(mg.nn.Linear(1, 16), mg.nn.LayerNorm(16), mg.nn.Tanh(), mg.nn.Linear(16, 1))
+    >>> optimizer = mg.optim.Adam(model.parameters(), 0.02)
+    >>> history = mg.train.fit(model, loader, mg.nn.functional.mse_loss, optimizer, epochs=30)
     >>> len(history), history[-1]["loss"] < 0.02 < history[0]["loss"]
     (30, True)
     """

@@ -84,8 +84,7 @@ def accuracy(outputs: Tensor, target: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> from minigrad import train
-    >>> train.accuracy(mg.tensor([[0.1, 0.9], [0.8, 0.2]]), mg.tensor([1, 1]))
+    >>> mg.train.accuracy(mg.tensor([[0.1, 0.9], [0.8, 0.2]]), mg.tensor([1, 1]))
     tensor([ True, False])
     """
     found = outputs.argmax(1)
@@ -112,8 +111,7 @@ def confusion_matrix(predicted: Any, target: Any, classes: int) -> Tensor:
 
     Examples
     --------
-    >>> from minigrad import train
-    >>> train.confusion_matrix([0, 1, 1, 1], [0, 1, 0, 1], 2)
+    >>> mg.train.confusion_matrix([0, 1, 1, 1], [0, 1, 0, 1], 2)
     tensor([[1, 1],
             [0, 2]])
     """

@@ -74,8 +74,7 @@ def curves(
 
     Examples
     --------
-    >>> from minigrad import viz
-    >>> figure = viz.curves({"train loss": [2.3, 0.9, 0.4], "validation loss": [2.2, 1.1, 0.8]})
+    >>> figure = mg.viz.curves({"train loss": [2.3, 0.9, 0.4], "validation loss": [2.2, 1.1, 0.8]})
     >>> [line.get_label() for line in figure.axes[0].lines]
     ['train loss', 'validation loss']
     """

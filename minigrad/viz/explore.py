@@ -44,9 +44,8 @@ class Page:
 
     Examples
     --------
-    >>> from minigrad import viz
     >>> x = mg.tensor(3.0, requires_grad=True)
-    >>> page = viz.explore(x * x)
+    >>> page = mg.viz.explore(x * x)
     >>> page.path is None, page.html.startswith("<!doctype html>")
     (True, True)
     """
@@ -157,11 +156,10 @@ def explore(
 
     Examples
     --------
-    >>> from minigrad import viz
     >>> x = mg.tensor([1.0, 2.0], requires_grad=True)
-    >>> with viz.record():
+    >>> with mg.viz.record():
     ...     loss = (x * x).sum()
-    >>> page = viz.explore(loss, "tape.html", names={"x": x})
+    >>> page = mg.viz.explore(loss, "tape.html", names={"x": x})
     >>> page
     Page(3 entries, ... MB, tape.html)
     """

@@ -32,9 +32,8 @@ class Graph:
 
     Examples
     --------
-    >>> from minigrad import viz
     >>> x = mg.tensor(3.0, requires_grad=True)
-    >>> picture = viz.graph(x.exp())
+    >>> picture = mg.viz.graph(x.exp())
     >>> picture.svg.startswith("<svg ")
     True
     """
@@ -48,9 +47,8 @@ class Graph:
 
         Examples
         --------
-        >>> from minigrad import viz
         >>> x = mg.tensor(3.0, requires_grad=True)
-        >>> viz.graph(x * x).save("square.svg")
+        >>> mg.viz.graph(x * x).save("square.svg")
         """
         with open(check_path("graph", path), "w", encoding="utf-8") as file:
             file.write(self.svg)
@@ -101,9 +99,8 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
 
     Examples
     --------
-    >>> from minigrad import viz
     >>> x = mg.tensor([1.0, 2.0], requires_grad=True)
-    >>> viz.graph((x * x).sum())
+    >>> mg.viz.graph((x * x).sum())
     <Graph of 2 operations and 1 leaf>
     """
     if not isinstance(y, Tensor):

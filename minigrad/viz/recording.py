@@ -48,9 +48,8 @@ class record:
 
     Examples
     --------
-    >>> from minigrad import viz
     >>> x = mg.tensor([1.0, 2.0], requires_grad=True)
-    >>> with viz.record() as recording:
+    >>> with mg.viz.record() as recording:
     ...     y = (x * x).sum()
     >>> [shown[0]["numbers"] for shown in recording.values.values()]
     [[[1.0, 4.0]], [[5.0]]]

@@ -130,8 +130,7 @@ def remove_spectral_norm(module: M, name: str = "weight") -> M:
 
     Examples
     --------
-    >>> from minigrad import nn
-    >>> layer = nn.utils.remove_spectral_norm(nn.utils.spectral_norm(nn.Linear(2, 1)))
+    >>> layer = mg.nn.utils.remove_spectral_norm(mg.nn.utils.spectral_norm(mg.nn.Linear(2, 1)))
     >>> list(layer.state_dict())
     ['bias', 'weight']
     """

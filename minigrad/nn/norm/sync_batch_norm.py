@@ -66,8 +66,7 @@ def convert_sync_batchnorm(module: Module) -> Module:
 
     Examples
     --------
-    >>> from minigrad import nn
-    >>> nn.convert_sync_batchnorm(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)))[1]
+    >>> mg.nn.convert_sync_batchnorm(mg.nn.Sequential(mg.nn.Linear(2, 3), mg.nn.BatchNorm1d(3)))[1]
     SyncBatchNorm(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
     """
     if not isinstance(module, Module):

@@ -126,8 +126,7 @@ def remove_weight_norm(module: M, name: str = "weight") -> M:
 
     Examples
     --------
-    >>> from minigrad import nn
-    >>> layer = nn.utils.remove_weight_norm(nn.utils.weight_norm(nn.Linear(2, 1)))
+    >>> layer = mg.nn.utils.remove_weight_norm(mg.nn.utils.weight_norm(mg.nn.Linear(2, 1)))
     >>> [name for name, _ in layer.named_parameters()]
     ['bias', 'weight']
     """
@@ -191,9 +190,8 @@ def remove_weight_standardization(module: M, name: str = "weight") -> M:
 
     Examples
     --------
-    >>> from minigrad import nn
-    >>> layer = nn.utils.weight_standardization(nn.Linear(2, 1))
-    >>> list(nn.utils.remove_weight_standardization(layer).state_dict())
+    >>> layer = mg.nn.utils.weight_standardization(mg.nn.Linear(2, 1))
+    >>> list(mg.nn.utils.remove_weight_standardization(layer).state_dict())
     ['bias', 'weight']
     """
     return remove("remove_weight_standardization", module, name, WeightStandardization)
