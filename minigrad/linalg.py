@@ -161,17 +161,14 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
     https://arxiv.org/abs/1602.07527): ``dx = (S + Sᵀ) / 2`` with ``S = L⁻ᵀ Φ(Lᵀ G) L⁻¹``, where Φ takes the lower
     triangle and halves its diagonal.
 
+    Raises ValueError if the matrices are not square, or not positive definite (numpy.linalg.LinAlgError, a ValueError).
+
     Parameters
     ----------
     x : Tensor
         ``(..., n, n)``. Integers are converted to the default dtype.
     upper : bool
         Whether to return Lᵀ.
-
-    Raises
-    ------
-    ValueError
-        If the matrices are not square, or not positive definite (numpy.linalg.LinAlgError, a ValueError).
 
     Examples
     --------

@@ -55,6 +55,9 @@ def memory_for(op: str, shape: Sequence[float]) -> Iterator[None]:
 def tensor(data: Any, dtype: DTypeLike = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
     """Create a tensor with a copy of `data`, without a history.
 
+    Raises TypeError if the data does not consist of numbers, or has a dtype that minigrad does not support and no
+    `dtype` is given.
+
     Parameters
     ----------
     data : array-like
@@ -66,11 +69,6 @@ def tensor(data: Any, dtype: DTypeLike = None, device: str | None = None, requir
     device : str, optional
         By default, the device of the data, or "cpu" if it is not an array.
     requires_grad : bool
-
-    Raises
-    ------
-    TypeError
-        If the data does not consist of numbers, or has a dtype that minigrad does not support and no `dtype` is given.
 
     Examples
     --------

@@ -114,7 +114,8 @@ def _sum(x: Tensor, axis: int) -> Tensor:
 def einsum(subscripts: str, *operands: Tensor) -> Tensor:
     """Evaluate the sum of products that the subscripts describe in Einstein notation, as `numpy.einsum`.
 
-    Operands are combined from left to right, two at a time, in one batched matrix product each.
+    Operands are combined from left to right, two at a time, in one batched matrix product each. Raises ValueError if
+    the subscripts are malformed or do not match the shapes.
 
     Parameters
     ----------
@@ -123,11 +124,6 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
         result has the letters that occur once, in alphabetical order. A letter that occurs twice in an operand takes
         the diagonal.
     *operands : Tensor
-
-    Raises
-    ------
-    ValueError
-        If the subscripts are malformed or do not match the shapes.
 
     Examples
     --------

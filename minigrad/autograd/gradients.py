@@ -55,6 +55,9 @@ def grad(
 ) -> Any:
     """The gradients of y with respect to xs; no tensor's ``grad`` changes.
 
+    Raises GradientError if y or an x does not require grad, if y has several elements and no `grad`, or if y does not
+    depend on an x, unless `allow_unused`.
+
     Parameters
     ----------
     y : Tensor or sequence of Tensor
@@ -72,12 +75,6 @@ def grad(
     -------
     Tensor or tuple of Tensor
         One for each x, with the same shape: a tuple if `xs` is a sequence.
-
-    Raises
-    ------
-    GradientError
-        If y or an x does not require grad, if y has several elements and no `grad`, or if y does not depend on an x,
-        unless `allow_unused`.
 
     Examples
     --------
@@ -198,15 +195,12 @@ def vjp(f: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, Callable[[Te
 def jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """The derivatives of every element of f(x) with respect to every element of x.
 
+    Raises MemoryError if the result does not fit into memory; raised before the first pass.
+
     Returns
     -------
     Tensor, shape (*f(x).shape, *x.shape)
         One backward pass for each element of f(x).
-
-    Raises
-    ------
-    MemoryError
-        If the result does not fit into memory; raised before the first pass.
 
     Examples
     --------
@@ -227,14 +221,11 @@ def jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 def hessian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """The second derivatives of a function that returns one value.
 
+    Raises ValueError if f(x) does not have exactly one element.
+
     Returns
     -------
     Tensor, shape (*x.shape, *x.shape)
-
-    Raises
-    ------
-    ValueError
-        If f(x) does not have exactly one element.
 
     Examples
     --------

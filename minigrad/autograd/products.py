@@ -67,7 +67,8 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
 
     Two backward passes replace a forward mode: the gradient u ↦ Jᵀu is recorded, and as it is linear in u, its own
     gradient with the cotangent v is J v. That costs a gradient with ``create_graph=True`` and a pass through it, and
-    memory for the tape of f and of its gradient.
+    memory for the tape of f and of its gradient. Raises TypeError or ValueError if the tangents do not match the
+    primals, or if f returns anything but tensors.
 
     Parameters
     ----------
@@ -85,11 +86,6 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
         Both in the structure of what f returns. The tangent is zeros for what does not depend on the primals, and for
         integers. Both are recorded, and can be differentiated, if a tangent or anything else that f depends on
         requires grad.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the tangents do not match the primals, or if f returns anything but tensors.
 
     Examples
     --------
@@ -115,6 +111,7 @@ def hvp(f: Callable[..., Tensor], x: Any, v: Any) -> Any:
 
     The gradient is recorded and pulled back with the cotangent v (Pearlmutter 1994, Neural Computation 6:147): two
     backward passes and memory linear in x, where `hessian` takes a pass for each element and memory for all pairs.
+    Raises TypeError or ValueError if v does not match x, or f returns anything but a tensor of one element.
 
     Parameters
     ----------
@@ -127,11 +124,6 @@ def hvp(f: Callable[..., Tensor], x: Any, v: Any) -> Any:
     -------
     Tensor, or the structure of x
         Recorded, and differentiable, as the results of `jvp` are.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If v does not match x, or f returns anything but a tensor of one element.
 
     Examples
     --------

@@ -108,6 +108,8 @@ class TapeMethods:
     def tape(self: Any, names: Any = None) -> TapeTable:
         """The recorded history of this tensor as a table, first operation first.
 
+        Raises TypeError if `names` holds anything but tensors and modules.
+
         Parameters
         ----------
         names : Module or mapping of str to Tensor or Module, optional
@@ -120,11 +122,6 @@ class TapeMethods:
             A sequence of rows with op, name, equation, derivative, inputs, shape, dtype, bytes saved for backward, the
             modules it was recorded in (name and class, outermost first) and, inside `minigrad.record_source`, the
             source line; prints as a table.
-
-        Raises
-        ------
-        TypeError
-            If `names` holds anything but tensors and modules.
 
         Examples
         --------

@@ -14,7 +14,9 @@ def collate(samples: Sequence[Any]) -> Any:
     """Combine samples of the same structure into a batch.
 
     Tensors, arrays and numbers are stacked along a new first axis; tuples and lists become a tuple of batches, dicts a
-    dict of batches, and strings a list.
+    dict of batches, and strings a list. Raises TypeError for samples of other types, and ValueError for no samples, for
+    samples whose shapes, lengths or keys differ, and for samples nested too deeply, such as lists that contain
+    themselves.
 
     Parameters
     ----------
@@ -24,14 +26,6 @@ def collate(samples: Sequence[Any]) -> Any:
     Returns
     -------
     Tensor, tuple, dict or list
-
-    Raises
-    ------
-    TypeError
-        For samples of other types.
-    ValueError
-        For no samples, for samples whose shapes, lengths or keys differ, and for samples nested too deeply, such as
-        lists that contain themselves.
 
     Examples
     --------

@@ -65,7 +65,9 @@ def batch(dataset: Any, indices: Any) -> Any:
 class ArrayDataset(Dataset):
     """A dataset of tuples from arrays of equal length, such as images and labels (PyTorch's TensorDataset).
 
-    Fetching a batch takes one operation per array, on the device of the array.
+    Fetching a batch takes one operation per array, on the device of the array. Raises TypeError if an argument is not
+    array-like, or has a dtype that minigrad does not support; ValueError for no arrays, arrays without axes, and
+    lengths that differ.
 
     Parameters
     ----------
@@ -75,13 +77,6 @@ class ArrayDataset(Dataset):
     Attributes
     ----------
     arrays : tuple of Tensor
-
-    Raises
-    ------
-    TypeError
-        If an argument is not array-like, or has a dtype that minigrad does not support.
-    ValueError
-        For no arrays, arrays without axes, and lengths that differ.
 
     Examples
     --------
@@ -171,7 +166,7 @@ class Subset(Dataset):
 
 
 def random_split(dataset: Any, lengths: Sequence[float], seed: int | None = None) -> list[Subset]:
-    """Divide a dataset at random into parts without common samples.
+    """Divide a dataset at random into parts without common samples. Raises ValueError for lengths that do not add up.
 
     Parameters
     ----------
@@ -185,11 +180,6 @@ def random_split(dataset: Any, lengths: Sequence[float], seed: int | None = None
     Returns
     -------
     list of Subset
-
-    Raises
-    ------
-    ValueError
-        For lengths that do not add up.
 
     Examples
     --------

@@ -10,7 +10,8 @@ def digits(split: str = "train", size: int = 8, seed: int = 0) -> ArrayDataset:
     """Load the 1,797 handwritten digits of scikit-learn, split at random: a fifth (359) is held out for testing.
 
     They are the test set of "Optical Recognition of Handwritten Digits" (Alpaydin, Kaynak 1998,
-    https://doi.org/10.24432/C50P49), 8 × 8 pixels with 17 grey levels.
+    https://doi.org/10.24432/C50P49), 8 × 8 pixels with 17 grey levels. Raises ImportError if scikit-learn is not
+    installed, and ValueError for an unknown split or size.
 
     Parameters
     ----------
@@ -25,13 +26,6 @@ def digits(split: str = "train", size: int = 8, seed: int = 0) -> ArrayDataset:
     -------
     ArrayDataset
         Images (N, size, size), float32 from 0 to 1, and labels (N,), int64.
-
-    Raises
-    ------
-    ImportError
-        If scikit-learn is not installed.
-    ValueError
-        For an unknown split or size.
 
     Examples
     --------

@@ -19,6 +19,9 @@ SOURCE = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 def mnist(folder: str | os.PathLike[str], split: str = "train") -> ArrayDataset:
     """Load 70,000 handwritten digits, 60,000 for training (LeCun, Cortes, Burges, http://yann.lecun.com/exdb/mnist/).
 
+    Raises FileNotFoundError if a file is missing, and ValueError for a truncated or wrong file, images and labels that
+    differ in number, and an unknown split.
+
     Parameters
     ----------
     folder : str or os.PathLike
@@ -31,13 +34,6 @@ def mnist(folder: str | os.PathLike[str], split: str = "train") -> ArrayDataset:
     -------
     ArrayDataset
         Images (N, 28, 28), float32 from 0 to 1, and labels (N,), int64.
-
-    Raises
-    ------
-    FileNotFoundError
-        If a file is missing.
-    ValueError
-        For a truncated or wrong file, images and labels that differ in number, and an unknown split.
 
     Examples
     --------

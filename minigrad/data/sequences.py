@@ -99,6 +99,8 @@ def _elements(sequence: Any) -> np.ndarray:
 def collate_padded(samples: Sequence[Any], value: float = 0) -> tuple[Any, ...]:
     """Combine samples that begin with a sequence of any length into a batch for recurrent layers.
 
+    Errors are as for `pad_sequences` and `collate`.
+
     Parameters
     ----------
     samples : sequence
@@ -110,11 +112,6 @@ def collate_padded(samples: Sequence[Any], value: float = 0) -> tuple[Any, ...]:
     -------
     tuple
         The sequences (B, longest T, …), their lengths (B,), and batches of the further values.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `pad_sequences` and `collate`.
 
     Examples
     --------

@@ -46,6 +46,9 @@ class Texts(NamedTuple):
 def imdb(folder: str | os.PathLike[str], split: str = "train") -> Texts:
     """Load movie reviews, half of them positive (Maas et al. 2011, https://ai.stanford.edu/~amaas/data/sentiment/).
 
+    Raises FileNotFoundError if a folder is missing or has no reviews, and ValueError for a review that is not UTF-8, is
+    not a regular file, or is a link to outside the folder; and for an unknown split.
+
     Parameters
     ----------
     folder : str or os.PathLike
@@ -58,14 +61,6 @@ def imdb(folder: str | os.PathLike[str], split: str = "train") -> Texts:
     -------
     Texts
         Reviews of the classes "neg" and "pos", ordered by class and file name.
-
-    Raises
-    ------
-    FileNotFoundError
-        If a folder is missing or has no reviews.
-    ValueError
-        For a review that is not UTF-8, is not a regular file, or is a link to outside the folder; and for an unknown
-        split.
 
     Examples
     --------
@@ -111,7 +106,7 @@ def character_names(split: str = "train", seed: int = 0) -> Texts:
 
     Names that follow a rule are left out: Hangul syllables, and names that end in the character's code point. The rest
     depends on Python's Unicode version: with Python 3.11 (Unicode 14.0), 32,647 names of 1 to 15 words in 26 classes.
-    They are part of Python, so nothing has to be downloaded.
+    They are part of Python, so nothing has to be downloaded. Raises ValueError for an unknown split.
 
     Parameters
     ----------
@@ -124,11 +119,6 @@ def character_names(split: str = "train", seed: int = 0) -> Texts:
     -------
     Texts
         The names in random order, with words separated by spaces; classes are the categories in alphabetical order.
-
-    Raises
-    ------
-    ValueError
-        For an unknown split.
 
     Examples
     --------

@@ -14,6 +14,7 @@ class Tokenizer:
 
     The most frequent word gets 1; of equally frequent words, the one seen first comes first; 0 is reserved for padding.
     Text is converted to lower case, the characters of `filters` become spaces, and words are separated by spaces.
+    Raises ValueError for `num_words` below 1, and an empty `split`.
 
     Parameters
     ----------
@@ -37,11 +38,6 @@ class Tokenizer:
         The number of occurrences of each word, in the order of first appearance.
     words : list of str
         All words by number; the first has number 1.
-
-    Raises
-    ------
-    ValueError
-        For `num_words` below 1, and an empty `split`.
 
     Examples
     --------
@@ -92,12 +88,7 @@ class Tokenizer:
     def encode(self, texts: Iterable[str | Sequence[str]]) -> list[list[int]]:
         """Return the numbers of the words of each text.
 
-        Raises
-        ------
-        TypeError
-            For a single string instead of several texts.
-        ValueError
-            Before `fit`.
+        Raises TypeError for a single string instead of several texts, and ValueError before `fit`.
         """
         if not self.words:
             raise ValueError("[Tokenizer] expected a vocabulary, got none: call fit first")
@@ -108,15 +99,12 @@ class Tokenizer:
     def decode(self, sequences: Iterable[Iterable[Any]]) -> list[str]:
         """Return the words of each sequence of numbers as text, skipping the zeros of padding.
 
+        Raises ValueError for numbers without a word.
+
         Parameters
         ----------
         sequences : iterable
             Lists of numbers, or an array or tensor of integers (N, T).
-
-        Raises
-        ------
-        ValueError
-            For numbers without a word.
         """
         texts = []
         for sequence in sequences.tolist() if hasattr(sequences, "tolist") else sequences:

@@ -17,6 +17,8 @@ __all__ = ["Report", "check", "hint", "overview", "reset", "solution", "start"]
 def check(stage: str | int | None = None, *functions: Callable[..., Any], folder: str | Path | None = None) -> Report:
     """Check the answers of a stage: those in the reader's file, or the functions given.
 
+    Raises ValueError for an unknown stage, one that was not started, or too many functions.
+
     Parameters
     ----------
     stage : str or int, optional
@@ -31,11 +33,6 @@ def check(stage: str | int | None = None, *functions: Callable[..., Any], folder
     -------
     Report
         True if everything is right. Printed, it says what is not, with the smallest case that shows it.
-
-    Raises
-    ------
-    ValueError
-        For an unknown stage, one that was not started, or too many functions.
 
     Examples
     --------

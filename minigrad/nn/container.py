@@ -34,13 +34,7 @@ class _Numbered(Module):
         return list(self._modules)[index]
 
     def append(self: Self, module: Module) -> Self:
-        """Add a module at the end and return this one.
-
-        Raises
-        ------
-        TypeError
-            If `module` is not a `Module`.
-        """
+        """Add a module at the end and return this one. Raises TypeError if `module` is not a `Module`."""
         if not isinstance(module, Module):
             raise TypeError(f"[{type(self).__name__}] expected a Module, got {module!r}")
         self._register("_modules", str(len(self)), module)

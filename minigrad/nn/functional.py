@@ -204,6 +204,8 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
 def normalize(x: Tensor, p: float = 2.0, axis: int | tuple[int, ...] = 1, eps: float = 1e-12) -> Tensor:
     """Divide x by its p-norms along an axis: y = x / max(‖x‖ₚ, ε).
 
+    Raises TypeError if `x` does not hold floats, and IndexError for an axis that x does not have.
+
     Parameters
     ----------
     x : Tensor
@@ -213,13 +215,6 @@ def normalize(x: Tensor, p: float = 2.0, axis: int | tuple[int, ...] = 1, eps: f
     axis : int or tuple of int
     eps : float
         ε, the least divisor, so that zeros stay zeros.
-
-    Raises
-    ------
-    TypeError
-        If `x` does not hold floats.
-    IndexError
-        For an axis that x does not have.
 
     Examples
     --------
@@ -241,17 +236,14 @@ def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
 
     ``y[..., c, i r + k, j r + m] = x[..., c r² + k r + m, i, j]``: the r² channels of a pixel become a square.
 
+    Raises ValueError if r² does not divide the channels.
+
     Parameters
     ----------
     x : Tensor
         ``(..., C r², H, W)``; the result is ``(..., C, H r, W r)``.
     upscale_factor : int
         r.
-
-    Raises
-    ------
-    ValueError
-        If r² does not divide the channels.
 
     Examples
     --------
@@ -284,12 +276,7 @@ def bounds(op: str, low: float, high: float) -> tuple[float, float]:
 def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """x clipped to [min_val, max_val], with the gradient 0 at the bounds and beyond.
 
-    Raises
-    ------
-    TypeError
-        If `x` does not hold floats.
-    ValueError
-        Unless min_val < max_val.
+    Raises TypeError if `x` does not hold floats, and ValueError unless min_val < max_val.
 
     Examples
     --------
@@ -347,10 +334,8 @@ def dropout1d(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 def dropout2d(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """`dropout` of whole channels of images (N, C, H, W): their elements are kept or become zero together.
 
-    Raises
-    ------
-    ValueError
-        For another number of axes: PyTorch takes three for sequences (N, C, T), which are for `dropout1d`.
+    Raises ValueError for another number of axes: PyTorch takes three for sequences (N, C, T), which are for
+    `dropout1d`.
 
     Examples
     --------
@@ -378,7 +363,8 @@ def gumbel_softmax(
     """Draw softmax((z + γ) / τ) with noise γ = −log(−log u): samples of categories that have gradients.
 
     Jang et al. 2017, https://arxiv.org/abs/1611.01144; Maddison et al. 2017, https://arxiv.org/abs/1611.00712. The
-    largest element is at a category drawn with the probabilities softmax(z).
+    largest element is at a category drawn with the probabilities softmax(z). Raises TypeError if the logits do not hold
+    floats, and ValueError if τ is not above 0.
 
     Parameters
     ----------
@@ -392,13 +378,6 @@ def gumbel_softmax(
         PyTorch's; without effect, as there.
     axis : int
         The axis of the categories.
-
-    Raises
-    ------
-    TypeError
-        If the logits do not hold floats.
-    ValueError
-        If τ is not above 0.
 
     Examples
     --------

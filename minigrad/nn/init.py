@@ -26,6 +26,8 @@ GAINS = {
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """Return the factor by which to scale the weights before a nonlinearity so that activations keep their size.
 
+    Raises ValueError for another nonlinearity.
+
     Parameters
     ----------
     nonlinearity : str
@@ -33,11 +35,6 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
         "selu" (3/4): PyTorch's values.
     param : float, optional
         The slope of "leaky_relu"; 0.01 by default.
-
-    Raises
-    ------
-    ValueError
-        For another nonlinearity.
 
     Examples
     --------
@@ -52,12 +49,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
-    """Fill with values from U[a, b).
-
-    Raises
-    ------
-    ValueError
-        If b < a.
+    """Fill with values from U[a, b). Raises ValueError if b < a.
 
     Examples
     --------
@@ -72,12 +64,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
-    """Fill with values from N(mean, std²).
-
-    Raises
-    ------
-    ValueError
-        If std < 0.
+    """Fill with values from N(mean, std²). Raises ValueError if std < 0.
 
     Examples
     --------
@@ -91,6 +78,8 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
 def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Tensor:
     """Fill with values from N(mean, std²) conditioned on lying in [a, b].
 
+    Raises ValueError if std is not positive or not a < b.
+
     Parameters
     ----------
     tensor : Tensor
@@ -99,11 +88,6 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
         The mean and standard deviation before truncation.
     a, b : float
         The bounds, as values, not in standard deviations.
-
-    Raises
-    ------
-    ValueError
-        If std is not positive or not a < b.
 
     Notes
     -----
@@ -168,12 +152,7 @@ def ones_(tensor: Tensor) -> Tensor:
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """Make a matrix the identity, as far as its shape allows.
-
-    Raises
-    ------
-    ValueError
-        If the tensor does not have two axes.
+    """Make a matrix the identity, as far as its shape allows. Raises ValueError if the tensor does not have two axes.
 
     Examples
     --------
@@ -189,12 +168,8 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Fill with values from U(−r, r), r = gain √(6 / (fan_in + fan_out)).
 
     Glorot and Bengio 2010, https://proceedings.mlr.press/v9/glorot10a.html, equation 16. In a weight
-    ``(out, in, *kernel)`` fan_in is in · the kernel's size, fan_out is out · the kernel's size.
-
-    Raises
-    ------
-    ValueError
-        If the tensor has fewer than two axes.
+    ``(out, in, *kernel)`` fan_in is in · the kernel's size, fan_out is out · the kernel's size. Raises ValueError if
+    the tensor has fewer than two axes.
 
     Examples
     --------
@@ -221,7 +196,8 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
 def kaiming_uniform_(tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Tensor:
     """Fill with values from U(−r, r), r = gain √(3 / fan).
 
-    He et al. 2015, https://arxiv.org/abs/1502.01852, equations 10 and 14; `calculate_gain` gives the gain.
+    He et al. 2015, https://arxiv.org/abs/1502.01852, equations 10 and 14; `calculate_gain` gives the gain. Raises
+    ValueError if the tensor has fewer than two axes; for another `mode` or `nonlinearity`.
 
     Parameters
     ----------
@@ -233,11 +209,6 @@ def kaiming_uniform_(tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonli
         Whether to preserve the size of activations ("fan_in") or of gradients.
     nonlinearity : str
         The nonlinearity that follows; see `calculate_gain`.
-
-    Raises
-    ------
-    ValueError
-        If the tensor has fewer than two axes; for another `mode` or `nonlinearity`.
 
     Examples
     --------
@@ -290,17 +261,14 @@ def deep_norm_constants(
     α = (2 N)^¼ and β = (8 N)^-¼ for an encoder alone, and the same with M for a decoder alone; otherwise
     α = 0.81 (N⁴ M)^(1/16) and β = 0.87 (N⁴ M)^(-1/16) in the encoder, and α = (3 M)^¼ and β = (12 M)^-¼ in the decoder.
 
+    Raises ValueError for a negative number of layers, for a part without layers, or for another part.
+
     Parameters
     ----------
     num_encoder_layers, num_decoder_layers : int
         N and M; 0 where there is no such part.
     part : {"encoder", "decoder"}
         The part that the constants are for.
-
-    Raises
-    ------
-    ValueError
-        For a negative number of layers, for a part without layers, or for another part.
 
     Examples
     --------
@@ -329,7 +297,8 @@ def deep_norm_(module: M, beta: float) -> M:
 
     The gain is `beta`, but 1 for the projections of queries and keys in `nn.MultiheadAttention`, whose size does not
     change the size of its result (Wang et al. 2022, https://arxiv.org/abs/2203.00555, figure 2). Biases of these layers
-    become 0; other layers stay as they are. Layers are recognized by ``in_features`` and ``in_proj_weight``.
+    become 0; other layers stay as they are. Layers are recognized by ``in_features`` and ``in_proj_weight``. Raises
+    TypeError if `module` is not a module, and ValueError for a negative `beta`.
 
     Parameters
     ----------
@@ -337,13 +306,6 @@ def deep_norm_(module: M, beta: float) -> M:
         A branch, or a whole Transformer layer.
     beta : float
         β, see `deep_norm_constants`.
-
-    Raises
-    ------
-    TypeError
-        If `module` is not a module.
-    ValueError
-        For a negative `beta`.
 
     Examples
     --------

@@ -9,17 +9,14 @@ from minigrad.engine.tensor.tensor import Tensor
 class Parameter(Tensor):
     """A tensor that becomes a parameter of a module when it is assigned to an attribute of the module.
 
+    Raises TypeError if `data` is not a tensor, or does not hold floats although `requires_grad` is true.
+
     Parameters
     ----------
     data : Tensor
         Any shape. The parameter shares its memory, unless it is not contiguous, and is detached from the tape.
     requires_grad : bool
         Whether to compute gradients, which requires a float dtype; False freezes the parameter.
-
-    Raises
-    ------
-    TypeError
-        If `data` is not a tensor, or does not hold floats although `requires_grad` is true.
 
     Examples
     --------
@@ -44,7 +41,8 @@ class Parameter(Tensor):
 class Buffer(Tensor):
     """A tensor that becomes a buffer of a module when it is assigned to an attribute of the module.
 
-    Later assignments of tensors replace it; see `Module.register_buffer`, which does the same by a name.
+    Later assignments of tensors replace it; see `Module.register_buffer`, which does the same by a name. Raises
+    TypeError if `data` is not a tensor.
 
     Parameters
     ----------
@@ -52,11 +50,6 @@ class Buffer(Tensor):
         Any shape. The buffer shares its memory, unless it is not contiguous, and is detached from the tape.
     persistent : bool
         Whether the buffer is part of the state_dict.
-
-    Raises
-    ------
-    TypeError
-        If `data` is not a tensor.
 
     Examples
     --------

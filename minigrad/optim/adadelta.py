@@ -12,6 +12,8 @@ class Adadelta(Optimizer):
 
     g ← g + λ p;  v ← ρ v + (1 − ρ) g²;  Δ = √(u + ε) / √(v + ε) g;  u ← ρ u + (1 − ρ) Δ²;  p ← p − η Δ.
 
+    Errors are as for `Adam`.
+
     Parameters
     ----------
     params : iterable of Tensor, or iterable of dict
@@ -28,11 +30,6 @@ class Adadelta(Optimizer):
         PyTorch's, without effect: one kernel updates all parameters.
     maximize : bool
         Whether to maximize: −g replaces g.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `Adam`.
 
     Examples
     --------

@@ -17,6 +17,8 @@ class Adafactor(Optimizer):
     likewise, v = r c / max(mean(r), ε₁); of a vector, v ← (1 − κ) v + κ g². u = g / √max(v, ε₁²);
     p ← p − η λ p − max(ε₂, rms(p)) min(η, 1/√t) u / max(1, rms(u) / d) at step t.
 
+    Errors are as for `Adam`.
+
     Parameters
     ----------
     params : iterable of Tensor, or iterable of dict
@@ -35,11 +37,6 @@ class Adafactor(Optimizer):
         PyTorch's, without effect.
     maximize : bool
         Whether to maximize: −g replaces g.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `Adam`.
 
     Examples
     --------

@@ -13,6 +13,9 @@ class Adagrad(Optimizer):
     g ← g + λ p;  s ← s + g²;  p ← p − η / (1 + (t − 1) κ) · g / (√s + ε) at step t. With `eps_in_sqrt`, √(s + ε)
     replaces √s + ε, as in Keras and optax, where ε is 1e-7 and s is 0.1 before the first step.
 
+    Raises TypeError if `params` contains anything but tensors or dicts, and ValueError for no parameters, duplicate
+    parameters, or negative options.
+
     Parameters
     ----------
     params : iterable of Tensor, or iterable of dict
@@ -33,13 +36,6 @@ class Adagrad(Optimizer):
         PyTorch's, without effect: one kernel updates all parameters.
     eps_in_sqrt : bool
         Whether to add ε to the sum, inside the root.
-
-    Raises
-    ------
-    TypeError
-        If `params` contains anything but tensors or dicts.
-    ValueError
-        For no parameters, duplicate parameters, or negative options.
 
     Examples
     --------

@@ -103,6 +103,8 @@ class LBFGS(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Evaluate the loss and iterate until a limit or a tolerance is reached.
 
+        Raises TypeError without a closure, or if it returns no number.
+
         Parameters
         ----------
         closure : callable
@@ -112,11 +114,6 @@ class LBFGS(Optimizer):
         -------
         object
             The result of the first call of `closure`.
-
-        Raises
-        ------
-        TypeError
-            Without a closure, or if it returns no number.
         """
         if not callable(closure):
             raise TypeError(

@@ -16,6 +16,8 @@ class Muon(Optimizer):
     X ← a X + b X Xᵀ X + c (X Xᵀ)² X (Newton–Schulz), transposed if A > B. s = √max(1, A / B), or with
     ``adjust_lr_fn="match_rms_adamw"`` 0.2 √max(A, B), which suits rates of `AdamW` (https://arxiv.org/abs/2502.16982).
 
+    Errors are as for `Adam`, and for parameters that are not matrices.
+
     Parameters
     ----------
     params : iterable of Tensor, or iterable of dict
@@ -28,11 +30,6 @@ class Muon(Optimizer):
     ns_steps : int
     adjust_lr_fn : {None, "original", "match_rms_adamw"}
         None means "original".
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `Adam`, and for parameters that are not matrices.
 
     Notes
     -----

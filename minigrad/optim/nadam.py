@@ -12,17 +12,14 @@ class NAdam(Adam):
     m and v are `Adam`'s;  μₜ = β₁ (1 − 0.96^(t ψ) / 2);  M ← M μₜ, beginning with 1;
     p ← p − η (μₜ₊₁ m / (1 − M μₜ₊₁) + (1 − μₜ) g / (1 − M)) / (√v̂ + ε) at step t.
 
+    Errors are as for `Adam`.
+
     Parameters
     ----------
     params, lr, betas, eps, weight_decay, decoupled_weight_decay, foreach, maximize, capturable
         As for `Adam`.
     momentum_decay : float
         ψ.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `Adam`.
 
     Notes
     -----

@@ -16,6 +16,9 @@ class RMSprop(Optimizer):
     With `eps_in_sqrt`, √(v + ε) replaces √v + ε; with `lr_in_momentum`, b ← μ b + η g / (√v + ε) and p ← p − b. Keras,
     optax and Paddle have both, and `alpha` 0.9, 0.9 and 0.95.
 
+    Raises TypeError if `params` contains anything but tensors or dicts, and ValueError for no parameters, duplicate
+    parameters, or negative options.
+
     Parameters
     ----------
     params : iterable of Tensor, or iterable of dict
@@ -41,13 +44,6 @@ class RMSprop(Optimizer):
         Whether to add ε inside the root.
     lr_in_momentum : bool
         Whether the momentum buffer sums steps, which contain η, instead of gradients.
-
-    Raises
-    ------
-    TypeError
-        If `params` contains anything but tensors or dicts.
-    ValueError
-        For no parameters, duplicate parameters, or negative options.
 
     Examples
     --------

@@ -16,6 +16,9 @@ class SGD(Optimizer):
     Without momentum, p ← p − η g. With `lr_in_momentum`, b ← μ b + η (1 − τ) g and p ← p − b, or p ← p − (η g + μ b),
     as in Keras: a change of η then acts on later gradients only.
 
+    Raises TypeError if `params` contains anything but tensors or dicts, and ValueError for no parameters, duplicate
+    parameters, negative options, or `nesterov` without momentum or with dampening.
+
     Parameters
     ----------
     params : iterable of Tensor, or iterable of dict
@@ -38,13 +41,6 @@ class SGD(Optimizer):
         Whether p ← p − η λ p replaces g ← g + λ p, as in all of Keras's optimizers.
     lr_in_momentum : bool
         Whether η is a factor of what b adds up.
-
-    Raises
-    ------
-    TypeError
-        If `params` contains anything but tensors or dicts.
-    ValueError
-        For no parameters, duplicate parameters, negative options, or `nesterov` without momentum or with dampening.
 
     Examples
     --------

@@ -70,6 +70,8 @@ def _for_lists(function: Average) -> Averages:
 class AveragedModel(Module):
     """A copy of a module whose parameters are averages (Izmailov et al. 2018, https://arxiv.org/abs/1803.05407).
 
+    Raises TypeError if `model` is not a Module, and ValueError for two functions.
+
     Parameters
     ----------
     model : Module
@@ -89,13 +91,6 @@ class AveragedModel(Module):
         The copy.
     n_averaged : Tensor
         The number of calls of `update_parameters`.
-
-    Raises
-    ------
-    TypeError
-        If `model` is not a Module.
-    ValueError
-        For two functions.
 
     Examples
     --------
@@ -203,7 +198,8 @@ def update_bn(loader: Iterable[Any], model: Module, device: str | None = None) -
 class SWALR(LRScheduler):
     """From the rate at its first step to `swa_lr`, in `anneal_epochs` steps.
 
-    With other schedules, call only the step of one in each epoch: this one begins from the rate that it finds.
+    With other schedules, call only the step of one in each epoch: this one begins from the rate that it finds. Errors
+    are as for `LRScheduler`.
 
     Parameters
     ----------
@@ -213,11 +209,6 @@ class SWALR(LRScheduler):
         With 0, the rate is `swa_lr` at once.
     anneal_strategy : {"cos", "linear"}
     last_epoch : int
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `LRScheduler`.
 
     Examples
     --------

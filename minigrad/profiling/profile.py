@@ -46,6 +46,8 @@ class profile:
     A profile covers all threads, and only one can be active at a time. In the child of a fork it continues only if the
     thread that forked had started it.
 
+    Raises RuntimeError if a profile is already active, in this or another thread, or if this one was used before.
+
     Attributes
     ----------
     events : list of minigrad.profiling.Event
@@ -54,11 +56,6 @@ class profile:
         Seconds from the beginning of the block to its end, or so far.
     outside : float
         The part of `wall` in which no kernel ran, without the time that the profile itself took.
-
-    Raises
-    ------
-    RuntimeError
-        If a profile is already active, in this or another thread, or if this one was used before.
 
     Examples
     --------

@@ -111,7 +111,7 @@ def _reduce_(x: Tensor, op: str) -> None:
 
 
 def broadcast_(x: Tensor, root: int = 0) -> Tensor:
-    """Write the values of one rank into x on all ranks, without a copy on the CPU.
+    """Write the values of one rank into x on all ranks, without a copy on the CPU. Errors are as for `all_reduce_`.
 
     Parameters
     ----------
@@ -124,11 +124,6 @@ def broadcast_(x: Tensor, root: int = 0) -> Tensor:
     -------
     Tensor
         x.
-
-    Raises
-    ------
-    ValueError, TypeError, GradientError, RuntimeError
-        As `all_reduce_`.
 
     Examples
     --------
@@ -143,7 +138,7 @@ def broadcast_(x: Tensor, root: int = 0) -> Tensor:
 
 
 def all_gather(x: Tensor) -> Tensor:
-    """Return the tensors of all ranks along a new first axis.
+    """Return the tensors of all ranks along a new first axis. Errors are as for `all_reduce_`.
 
     Parameters
     ----------
@@ -154,11 +149,6 @@ def all_gather(x: Tensor) -> Tensor:
     -------
     Tensor
         Of shape ``(size, *x.shape)``, without gradient.
-
-    Raises
-    ------
-    ValueError, TypeError, RuntimeError
-        As `all_reduce_`.
 
     Examples
     --------
@@ -174,7 +164,7 @@ def all_gather(x: Tensor) -> Tensor:
 
 
 def reduce_scatter(x: Tensor, op: str = "sum") -> Tensor:
-    """Combine tensors of one part for each rank, and return the part of this one.
+    """Combine tensors of one part for each rank, and return the part of this one. Errors are as for `all_reduce_`.
 
     Parameters
     ----------
@@ -186,11 +176,6 @@ def reduce_scatter(x: Tensor, op: str = "sum") -> Tensor:
     -------
     Tensor
         The combination of ``x[rank()]`` over the ranks, without gradient.
-
-    Raises
-    ------
-    ValueError, TypeError, RuntimeError
-        As `all_reduce_`.
 
     Examples
     --------
@@ -225,7 +210,8 @@ def all_reduce(x: Tensor, op: str = "sum") -> Tensor:
     """Return the sum or the mean of x over the ranks, on the tape.
 
     The gradient of x is the gradient of the sum of all ranks' losses: the gradients of the result are combined over the
-    ranks in the same way. So all ranks have to call ``backward``. It has derivatives of every order.
+    ranks in the same way. So all ranks have to call ``backward``. It has derivatives of every order. Errors are as for
+    `all_reduce_`.
 
     Parameters
     ----------
@@ -237,11 +223,6 @@ def all_reduce(x: Tensor, op: str = "sum") -> Tensor:
     -------
     Tensor
         Of the shape of x.
-
-    Raises
-    ------
-    ValueError, TypeError, RuntimeError
-        As `all_reduce_`.
 
     Examples
     --------

@@ -28,7 +28,8 @@ class record:
     and statistics and a sample of larger ones. The values of leaves are taken at the end of the block.
 
     The newest recording is kept until the next one begins; hold on to the object to explore an older one. Only what the
-    calling thread computes is recorded, and nothing under `minigrad.no_grad`.
+    calling thread computes is recorded, and nothing under `minigrad.no_grad`. Raises RuntimeError if a block of the
+    same object is entered while one is still open.
 
     Attributes
     ----------
@@ -40,11 +41,6 @@ class record:
     seconds : dict of int to float
         For each operation, the time since the previous one was recorded, including the time spent in Python; on a GPU,
         until the result is computed.
-
-    Raises
-    ------
-    RuntimeError
-        If a block of the same object is entered while one is still open.
 
     Examples
     --------

@@ -90,7 +90,8 @@ class MultiheadAttention(Module):
     """Attention in several subspaces at once: concat(head₁, …, head_h) W_Oᵀ + b_O.
 
     Head i is the scaled dot-product attention of its share of the projections Q W_Qᵀ + b_Q, K W_Kᵀ + b_K and
-    V W_Vᵀ + b_V (Vaswani et al. 2017, arXiv:1706.03762).
+    V W_Vᵀ + b_V (Vaswani et al. 2017, arXiv:1706.03762). Raises ValueError for sizes below 1, heads that do not divide
+    E, a `dropout` outside [0, 1], an unknown `qk_norm`, and a `rotary` below 1 or with heads of odd width.
 
     Parameters
     ----------
@@ -131,12 +132,6 @@ class MultiheadAttention(Module):
         W_O and b_O; the bias is initialized to zeros.
     q_norm, k_norm : Module
         With `qk_norm` only.
-
-    Raises
-    ------
-    ValueError
-        For sizes below 1, heads that do not divide E, a `dropout` outside [0, 1], an unknown `qk_norm`, and a `rotary`
-        below 1 or with heads of odd width.
 
     Examples
     --------
@@ -219,6 +214,8 @@ class MultiheadAttention(Module):
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """Return the result and the attention weights.
 
+        Raises ValueError for shapes that do not agree, and TypeError for masks that are neither bool nor floats.
+
         Parameters
         ----------
         query, key, value : Tensor
@@ -242,13 +239,6 @@ class MultiheadAttention(Module):
         cache : KeyValueCache, optional
             What earlier calls have computed of the same sequences: this call continues them, S is the number of all
             steps, and query i has the position ``S - L + i``.
-
-        Raises
-        ------
-        ValueError
-            For shapes that do not agree.
-        TypeError
-            For masks that are neither bool nor floats.
         """
         for x in (query, key, value):
             if not isinstance(x, Tensor):

@@ -59,6 +59,9 @@ class _Conv(Weighted):
 class Conv2d(_Conv):
     """y = x ⋆ W + b: each output channel is a weighted sum of a window that moves over all input channels.
 
+    Raises ValueError for sizes below 1, and groups that do not divide the channels; when called, for an input that has
+    another number of channels or is smaller than a window.
+
     Parameters
     ----------
     in_channels, out_channels : int
@@ -81,12 +84,6 @@ class Conv2d(_Conv):
         PyTorch's default, see `Linear`.
     bias : Parameter or None
         ``(out_channels,)``, from the same distribution.
-
-    Raises
-    ------
-    ValueError
-        For sizes below 1, and groups that do not divide the channels; when called, for an input that has another number
-        of channels or is smaller than a window.
 
     Examples
     --------

@@ -19,7 +19,8 @@ class _Dropout(Module):
 class Dropout(_Dropout):
     """In training, y = x · keep / (1 − p), where each element is kept with probability 1 − p; in evaluation, y = x.
 
-    The scale preserves the expected value (Srivastava et al. 2014, JMLR 15:1929, in its inverted form).
+    The scale preserves the expected value (Srivastava et al. 2014, JMLR 15:1929, in its inverted form). Raises
+    ValueError for a `p` outside [0, 1].
 
     Parameters
     ----------
@@ -27,11 +28,6 @@ class Dropout(_Dropout):
         The probability that an element becomes zero, from 0 to 1.
     inplace : bool
         Accepted for compatibility with PyTorch; the result is a new tensor regardless.
-
-    Raises
-    ------
-    ValueError
-        For a `p` outside [0, 1].
 
     Examples
     --------

@@ -75,6 +75,9 @@ class Embedding(Module):
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> "Embedding":
         """Make a table that shares memory with the given rows, frozen by default.
 
+        Raises ValueError if there are not two axes of at least 1, or if `padding_idx` is outside the table; TypeError
+        if `embeddings` is not a tensor of floats.
+
         Parameters
         ----------
         embeddings : Tensor
@@ -83,13 +86,6 @@ class Embedding(Module):
             Whether to leave `weight` out of training.
         padding_idx : int, optional
             As in the class, but the row keeps its values.
-
-        Raises
-        ------
-        ValueError
-            If there are not two axes of at least 1, or if `padding_idx` is outside the table.
-        TypeError
-            If `embeddings` is not a tensor of floats.
         """
         if not isinstance(embeddings, Tensor):
             raise TypeError(f"[Embedding] expected a tensor of rows, got {kind_of(embeddings)}")

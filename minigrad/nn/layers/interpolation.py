@@ -23,6 +23,9 @@ def interpolate(
 ) -> Tensor:  # fmt: skip
     """Resize images (N, C, H, W) or sequences (N, C, T), as PyTorch's `interpolate`.
 
+    Raises TypeError if x is not a tensor of floats, and ValueError for another number of axes, an unknown mode, lengths
+    below 1, and unless exactly one of `size` and `scale_factor` is given.
+
     Parameters
     ----------
     x : Tensor
@@ -35,14 +38,6 @@ def interpolate(
         "nearest" repeats elements; the others weight the two nearest in each axis, "linear" for (N, C, T).
     align_corners : bool, optional
         Whether the first and last elements keep their values; otherwise elements are areas, and edges are repeated.
-
-    Raises
-    ------
-    TypeError
-        If x is not a tensor of floats.
-    ValueError
-        For another number of axes, an unknown mode, lengths below 1, and unless exactly one of `size` and
-        `scale_factor` is given.
 
     Examples
     --------

@@ -36,6 +36,8 @@ class Weighted(Module):
 class Linear(Weighted):
     """y = x Wᵀ + b over the last axis.
 
+    Raises ValueError for sizes below 1; when called, for a last axis that is not `in_features`.
+
     Parameters
     ----------
     in_features, out_features : int
@@ -53,11 +55,6 @@ class Linear(Weighted):
         of He et al. (arXiv:1502.01852) for a leaky ReLU of slope √5.
     bias : Parameter or None
         ``(out_features,)``, from the same distribution.
-
-    Raises
-    ------
-    ValueError
-        For sizes below 1; when called, for a last axis that is not `in_features`.
 
     Examples
     --------

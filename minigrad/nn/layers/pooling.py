@@ -49,10 +49,7 @@ class _MaxPool(_Pool):
 class MaxPool2d(_MaxPool):
     """The largest element of each window of each channel; see `functional.max_pool2d` for the arguments.
 
-    Raises
-    ------
-    ValueError
-        For arguments out of range; when called, as for `functional.max_pool2d`.
+    Raises ValueError for arguments out of range; when called, as for `functional.max_pool2d`.
 
     Examples
     --------
@@ -76,10 +73,7 @@ class MaxPool1d(_MaxPool):
 class AvgPool2d(_Pool):
     """The mean of each window of each channel; see `functional.avg_pool2d` for the arguments.
 
-    Raises
-    ------
-    ValueError
-        For arguments out of range; when called, as for `functional.avg_pool2d`.
+    Raises ValueError for arguments out of range; when called, as for `functional.avg_pool2d`.
 
     Examples
     --------

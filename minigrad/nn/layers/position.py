@@ -35,6 +35,8 @@ def rotary(x: Tensor, start: int = 0, base: float = 10_000.0) -> Tensor:
     depends on the distance of their positions alone (Su et al. 2021, arXiv:2104.09864, with neighboring features as
     pairs; the order of the features makes no difference to a model that learns them).
 
+    Raises ValueError for an x without two axes or with an odd D, a negative `start`, and a `base` below 1.
+
     Parameters
     ----------
     x : Tensor
@@ -43,11 +45,6 @@ def rotary(x: Tensor, start: int = 0, base: float = 10_000.0) -> Tensor:
         The position of the first step.
     base : float
         At least 1; the longest period is 2 π base.
-
-    Raises
-    ------
-    ValueError
-        For an x without two axes or with an odd D, a negative `start`, and a `base` below 1.
 
     Examples
     --------
@@ -91,7 +88,7 @@ class SinusoidalPositions(_Positions):
     """Adds sines and cosines of the position, with periods from 2 π to 2 π base.
 
     Feature 2 i of position p is sin(p base^(-2 i / E)), feature 2 i + 1 the cosine (Vaswani et al. 2017,
-    arXiv:1706.03762).
+    arXiv:1706.03762). Raises ValueError for a width that is odd or below 2, and a `base` below 1.
 
     Parameters
     ----------
@@ -101,11 +98,6 @@ class SinusoidalPositions(_Positions):
         At least 1.
     batch_first : bool
         Whether inputs are ``(N, T, E)`` instead of ``(T, N, E)``; without a batch ``(T, E)``.
-
-    Raises
-    ------
-    ValueError
-        For a width that is odd or below 2, and a `base` below 1.
 
     Examples
     --------
@@ -132,6 +124,8 @@ class SinusoidalPositions(_Positions):
 class LearnedPositions(_Positions):
     """Adds a parameter for each position.
 
+    Raises ValueError for sizes below 1; when called, for a sequence that ends beyond the last position.
+
     Parameters
     ----------
     max_length : int
@@ -147,11 +141,6 @@ class LearnedPositions(_Positions):
     ----------
     weight : Parameter
         ``(max_length, E)``, from N(0, 0.02²) as in GPT-2 (Radford et al. 2019).
-
-    Raises
-    ------
-    ValueError
-        For sizes below 1; when called, for a sequence that ends beyond the last position.
 
     Examples
     --------

@@ -17,6 +17,9 @@ class LayerScale(Module):
     Touvron et al. 2021, https://arxiv.org/abs/2103.17239. The layer computes y = λ f(x) alone; the caller
     adds x.
 
+    Raises ValueError for `num_features` below 1; when called, for an input with another last axis; TypeError when
+    called, for an input of another dtype.
+
     Parameters
     ----------
     num_features : int
@@ -30,13 +33,6 @@ class LayerScale(Module):
     ----------
     weight : Parameter
         ``(C,)``: λ.
-
-    Raises
-    ------
-    ValueError
-        For `num_features` below 1; when called, for an input with another last axis.
-    TypeError
-        When called, for an input of another dtype.
 
     Examples
     --------

@@ -15,17 +15,13 @@ from minigrad.nn.module import Module
 class Flatten(Module):
     """Flattens several consecutive axes into one.
 
+    Raises IndexError when called, for an axis that the input does not have; ValueError when called, for an `end_dim`
+    before `start_dim`.
+
     Parameters
     ----------
     start_dim, end_dim : int
         The first and the last of them, counted from the end if negative; by default, all but the batch axis.
-
-    Raises
-    ------
-    IndexError
-        When called, for an axis that the input does not have.
-    ValueError
-        When called, for an `end_dim` before `start_dim`.
 
     Examples
     --------

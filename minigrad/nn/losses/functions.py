@@ -109,6 +109,9 @@ def binary_cross_entropy_with_logits(
 def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """Squared error: loss = (x − y)².
 
+    Raises TypeError if an argument is not a tensor of floats, and ValueError for shapes that differ, or for an unknown
+    `reduction`.
+
     Parameters
     ----------
     x, target : Tensor
@@ -119,13 +122,6 @@ def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     -------
     Tensor
         A scalar, or the shape of `x` for "none".
-
-    Raises
-    ------
-    TypeError
-        If an argument is not a tensor of floats.
-    ValueError
-        For shapes that differ, or for an unknown `reduction`.
 
     Examples
     --------
@@ -276,7 +272,8 @@ def triplet_margin_loss(
 ) -> Tensor:  # fmt: skip
     """max(‖a − b‖ₚ − ‖a − c‖ₚ + margin, 0): b, of the kind of a, has to be nearer to a than c is, by the margin.
 
-    Balntas et al. 2016, https://bmva-archive.org.uk/bmvc/2016/papers/paper119/.
+    Balntas et al. 2016, https://bmva-archive.org.uk/bmvc/2016/papers/paper119/. Raises TypeError if an argument is not
+    a tensor of floats, and ValueError for shapes that differ, a margin that is not above 0, or an unknown `reduction`.
 
     Parameters
     ----------
@@ -296,13 +293,6 @@ def triplet_margin_loss(
     -------
     Tensor
         A scalar, or ``(N,)`` for "none".
-
-    Raises
-    ------
-    TypeError
-        If an argument is not a tensor of floats.
-    ValueError
-        For shapes that differ, a margin that is not above 0, or an unknown `reduction`.
 
     Examples
     --------
@@ -338,7 +328,9 @@ def gaussian_nll_loss(
     """−log of the normal density of mean x and variance v: loss = (log v + (x − y)² / v) / 2.
 
     Nix, Weigend 1994, https://doi.org/10.1109/ICNN.1994.374138. A variance below ε counts as ε, and gets the gradient
-    that ε would get, as in PyTorch: it can grow again.
+    that ε would get, as in PyTorch: it can grow again. Raises TypeError if an argument is not a tensor of floats, and
+    ValueError for shapes that do not fit, a negative variance (of a tensor, checked on the CPU only), or an unknown
+    `reduction`.
 
     Parameters
     ----------
@@ -356,14 +348,6 @@ def gaussian_nll_loss(
     -------
     Tensor
         A scalar, or the shape of `x` for "none".
-
-    Raises
-    ------
-    TypeError
-        If an argument is not a tensor of floats.
-    ValueError
-        For shapes that do not fit, a negative variance (of a tensor, checked on the CPU only), or an unknown
-        `reduction`.
 
     Examples
     --------

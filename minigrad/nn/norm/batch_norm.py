@@ -134,6 +134,9 @@ class BatchNorm1d(_BatchNorm):
     https://arxiv.org/abs/1502.03167, algorithm 1), and each running statistic r moves towards the statistic s of the
     batch: r ← (1 − m) r + m s. In evaluation, μ and σ² are the running statistics.
 
+    Raises ValueError for `num_features` below 1, a negative `eps` or a `momentum` outside [0, 1]; when called, for an
+    input of another shape or, in training, with only one value per channel.
+
     Parameters
     ----------
     num_features : int
@@ -158,12 +161,6 @@ class BatchNorm1d(_BatchNorm):
         ``(C,)``, buffers, initialized to zeros and ones.
     num_batches_tracked : Tensor or None
         ``()``, int64, a buffer: the number of batches seen in training.
-
-    Raises
-    ------
-    ValueError
-        For `num_features` below 1, a negative `eps` or a `momentum` outside [0, 1]; when called, for an input of
-        another shape or, in training, with only one value per channel.
 
     Examples
     --------
@@ -225,6 +222,8 @@ class BatchRenorm1d(_BatchRenorm, BatchNorm1d):
     1). With r_max = 1 and d_max = 0, this is `BatchNorm1d`. The paper begins with these and then increases them: assign
     to the attributes `r_max` and `d_max` during training.
 
+    Errors are as for `BatchNorm1d`, and for limits that are too small.
+
     Parameters
     ----------
     num_features, eps, momentum, affine, device, dtype, bias, weight, unbiased_running_var
@@ -234,11 +233,6 @@ class BatchRenorm1d(_BatchRenorm, BatchNorm1d):
         The limit of r, at least 1.
     d_max : float
         The limit of d, at least 0.
-
-    Raises
-    ------
-    ValueError
-        As in `BatchNorm1d`, and for limits that are too small.
 
     Examples
     --------
@@ -266,6 +260,8 @@ class RecurrentBatchNorm1d(_ChannelNorm):
     share the last row of the running statistics. A step that training never reached is evaluated with the statistics of
     the last trained step before it, so sequences may be longer than any in training.
 
+    Raises ValueError as in `BatchNorm1d`, and for a negative `time`; TypeError for a `time` that is not an integer.
+
     Parameters
     ----------
     num_features : int
@@ -285,13 +281,6 @@ class RecurrentBatchNorm1d(_ChannelNorm):
         ``(T, C)``, buffers, initialized to zeros and ones.
     num_batches_tracked : Tensor
         ``(T,)``, int64, a buffer: the number of batches seen in training at each step; empty ones do not count.
-
-    Raises
-    ------
-    ValueError
-        As in `BatchNorm1d`, and for a negative `time`.
-    TypeError
-        For a `time` that is not an integer.
 
     Examples
     --------
@@ -396,6 +385,9 @@ class InstanceNorm1d(_InstanceNorm):
     are the same unless the layer keeps running statistics. These average, in training, the batch means of μ and of the
     unbiased variance, and replace μ and σ² in evaluation.
 
+    Raises ValueError for `num_features` below 1, a negative `eps` or a `momentum` outside [0, 1]; when called, for an
+    input of another shape or with only one value per channel and sample.
+
     Parameters
     ----------
     num_features, eps, affine, bias, weight, device, dtype
@@ -411,12 +403,6 @@ class InstanceNorm1d(_InstanceNorm):
         ``(C,)``: γ, initialized to ones, and β, initialized to zeros.
     running_mean, running_var, num_batches_tracked : Tensor or None
         ``(C,)``, ``(C,)`` and ``()``, buffers as in `BatchNorm1d`; the counter stays 0 (as in PyTorch).
-
-    Raises
-    ------
-    ValueError
-        For `num_features` below 1, a negative `eps` or a `momentum` outside [0, 1]; when called, for an input of
-        another shape or with only one value per channel and sample.
 
     Examples
     --------

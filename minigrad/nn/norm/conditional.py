@@ -48,6 +48,9 @@ class FiLM(_Modulation):
     [Δγ, β] = W z + b for the condition z of each sample (Perez et al. 2018, https://arxiv.org/abs/1709.07871, equations
     1 and 2; the paper's models also predict γ − 1, so that outputs near 0 keep x as it is).
 
+    Raises ValueError for sizes below 1; when called, for an input that is not ``(N, C, ...)`` or a condition that is
+    not ``(N, D)``.
+
     Parameters
     ----------
     num_features : int
@@ -61,11 +64,6 @@ class FiLM(_Modulation):
     ----------
     linear : Linear
         W, ``(2 C, D)``, and b, ``(2 C,)``: first the rows of Δγ, then those of β.
-
-    Raises
-    ------
-    ValueError
-        For sizes below 1; when called, for an input that is not ``(N, C, ...)`` or a condition that is not ``(N, D)``.
 
     Examples
     --------
@@ -98,6 +96,9 @@ class AdaLN(_Modulation):
     section 3.2, the block with adaLN). W and b are initialized to zeros, so the layer begins as a layer normalization
     without weight and bias. The paper's ε is 1e-6.
 
+    Raises ValueError for sizes below 1 or a negative `eps`; when called, for an input that is not ``(N, ..., C)`` or a
+    condition that is not ``(N, D)``.
+
     Parameters
     ----------
     num_features : int
@@ -111,12 +112,6 @@ class AdaLN(_Modulation):
     ----------
     linear : Linear
         W, ``(2 C, D)``, and b, ``(2 C,)``: first the rows of β, then those of γ, as in the authors' code.
-
-    Raises
-    ------
-    ValueError
-        For sizes below 1 or a negative `eps`; when called, for an input that is not ``(N, ..., C)`` or a condition that
-        is not ``(N, D)``.
 
     Examples
     --------

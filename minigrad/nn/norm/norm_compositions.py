@@ -14,7 +14,8 @@ from minigrad.engine.tensor.tensor import Tensor
 def dynamic_tanh(x: Tensor, alpha: Tensor, weight: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
     """Dynamic tanh, which replaces a normalization by a bounded function: y = tanh(α x) · γ + β.
 
-    Zhu, Chen, He, LeCun, Liu 2025, https://arxiv.org/abs/2503.10622, section 4.
+    Zhu, Chen, He, LeCun, Liu 2025, https://arxiv.org/abs/2503.10622, section 4. Raises ValueError for shapes or devices
+    that do not match, and TypeError for parameters of another dtype than `x`.
 
     Parameters
     ----------
@@ -24,13 +25,6 @@ def dynamic_tanh(x: Tensor, alpha: Tensor, weight: Tensor | None = None, bias: T
         α, one number: ``(1,)`` or ``()``.
     weight, bias : Tensor, optional
         γ and β, of the shape of the last axes of x; ones and zeros if absent.
-
-    Raises
-    ------
-    ValueError
-        For shapes or devices that do not match.
-    TypeError
-        For parameters of another dtype than `x`.
 
     Examples
     --------
@@ -50,7 +44,7 @@ def scale_norm(x: Tensor, weight: Tensor, eps: float = 1e-5) -> Tensor:
     """Scale each row to one learned length: y = g x / √(‖x‖² + ε), with the norm over the last axis.
 
     Nguyen, Salazar 2019, https://arxiv.org/abs/1910.05895, without an ε. This is `rms_norm` with one weight for all
-    elements.
+    elements. Errors are as for `dynamic_tanh`, and for an `x` without axes and for a negative `eps`.
 
     Parameters
     ----------
@@ -60,11 +54,6 @@ def scale_norm(x: Tensor, weight: Tensor, eps: float = 1e-5) -> Tensor:
         ``()``: g.
     eps : float
         ε, added to the squared norm.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `dynamic_tanh` does; also for an `x` without axes and for a negative `eps`.
 
     Examples
     --------
@@ -110,7 +99,7 @@ def adaptive_layer_norm(x: Tensor, scale: Tensor, shift: Tensor, eps: float = 1e
     """Layer normalization with a scale and a shift for each sample: y = (1 + γ) (x − μ) / √(σ² + ε) + β.
 
     Peebles, Xie 2023, https://arxiv.org/abs/2212.09748, section 3.2, where γ and β are computed from the condition;
-    with γ = 0 and β = 0 it is `layer_norm`.
+    with γ = 0 and β = 0 it is `layer_norm`. Errors are as for `dynamic_tanh`, and for a negative `eps`.
 
     Parameters
     ----------
@@ -120,11 +109,6 @@ def adaptive_layer_norm(x: Tensor, scale: Tensor, shift: Tensor, eps: float = 1e
         ``(N, C)``: γ and β.
     eps : float
         ε, added to the variance.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `dynamic_tanh` does; also for a negative `eps`.
 
     Examples
     --------
@@ -150,7 +134,8 @@ def filter_response_norm(
     """Filter response normalization, and its activation: y = max(x / √(ν² + ε) · γ + β, τ).
 
     ν² is the mean of x² over the positions of one channel of one sample (Singh, Krishnan 2020,
-    https://arxiv.org/abs/1911.09737). Without a threshold τ there is no maximum.
+    https://arxiv.org/abs/1911.09737). Without a threshold τ there is no maximum. Errors are as for `dynamic_tanh`, and
+    for a negative `eps`.
 
     Parameters
     ----------
@@ -160,11 +145,6 @@ def filter_response_norm(
         ``(C,)``: γ, β and τ; ones, zeros and −∞ if absent.
     eps : float
         ε, added to the mean square.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `dynamic_tanh` does; also for a negative `eps`.
 
     Examples
     --------
@@ -237,6 +217,8 @@ def deep_norm(
     """Layer normalization of a residual connection with a larger residual: y = LN(α x + f(x)).
 
     Wang et al. 2022, https://arxiv.org/abs/2203.00555, section 3. `minigrad.nn.init.deep_norm_constants` computes α.
+    Errors are as for `dynamic_tanh`, and for a negative `alpha` or `eps`, and a `normalized_shape` that is not
+    integers.
 
     Parameters
     ----------
@@ -246,11 +228,6 @@ def deep_norm(
         α, at least 0.
     normalized_shape, weight, bias, eps
         As in `layer_norm`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `dynamic_tanh` does; also for a negative `alpha` or `eps`, and a `normalized_shape` that is not integers.
 
     Examples
     --------

@@ -140,6 +140,8 @@ def batch_renorm(
     https://arxiv.org/abs/1702.03275, algorithm 1). Where nothing is clipped, y is the output in evaluation,
     (x − μ) / σ · γ + β. With r_max = 1 and d_max = 0, this is `batch_norm`.
 
+    Errors are as for `batch_norm`, and for limits that are too small.
+
     Parameters
     ----------
     x, weight, bias, training, momentum, eps, unbiased_running_var
@@ -148,11 +150,6 @@ def batch_renorm(
         ``(C,)``, updated in training as in `batch_norm`: they average the variance, while the paper averages σ.
     r_max, d_max : float
         The limits of r, at least 1, and d, at least 0.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `batch_norm` does; also for limits that are too small.
 
     Examples
     --------
@@ -203,6 +200,7 @@ def instance_norm(
     With `use_input_stats`, μ and σ² are the mean and the biased variance over all axes but the first two (Ulyanov et
     al. 2016, https://arxiv.org/abs/1607.08022). The running statistics, if given, are updated as in `batch_norm` with
     the mean and the unbiased variance, averaged over the samples. Otherwise, μ and σ² are the running statistics.
+    Errors are as for `batch_norm`; the one value is per channel and sample.
 
     Parameters
     ----------
@@ -213,11 +211,6 @@ def instance_norm(
         As in `batch_norm`.
     use_input_stats : bool
         Whether to use the statistics of the input.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `batch_norm` does; the one value is per channel and sample.
 
     Examples
     --------

@@ -19,6 +19,9 @@ class FilterResponseNorm2d(Affine):
     paper follows it by `TLU` instead of a ReLU. With few positions, increase ε: with one, y is close to the sign of x
     times γ, plus β. Training and evaluation are the same.
 
+    Raises ValueError for `num_features` below 1 or a negative `eps`; when called, for an input that is not
+    ``(N, C, H, W)``.
+
     Parameters
     ----------
     num_features : int
@@ -32,11 +35,6 @@ class FilterResponseNorm2d(Affine):
     ----------
     weight, bias : Parameter
         ``(C,)``: γ, initialized to ones, and β, initialized to zeros.
-
-    Raises
-    ------
-    ValueError
-        For `num_features` below 1 or a negative `eps`; when called, for an input that is not ``(N, C, H, W)``.
 
     Examples
     --------
@@ -69,6 +67,9 @@ class TLU(Module):
 
     Singh, Krishnan 2020, https://arxiv.org/abs/1911.09737. With τ = 0, the initial value, it is a ReLU.
 
+    Raises ValueError for `num_features` below 1; when called, for an input that is not ``(N, C, ...)``; TypeError when
+    called, for an input of another dtype.
+
     Parameters
     ----------
     num_features, device, dtype
@@ -78,13 +79,6 @@ class TLU(Module):
     ----------
     threshold : Parameter
         ``(C,)``: τ, initialized to zeros.
-
-    Raises
-    ------
-    ValueError
-        For `num_features` below 1; when called, for an input that is not ``(N, C, ...)``.
-    TypeError
-        When called, for an input of another dtype.
 
     Examples
     --------

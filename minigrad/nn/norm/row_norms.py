@@ -87,6 +87,9 @@ class LayerNorm(Affine):
     axes (Ba, Kiros, Hinton 2016, https://arxiv.org/abs/1607.06450, equations 3 and 4); γ is `weight` and β is `bias`.
     Training and evaluation are the same.
 
+    Raises ValueError for an empty `normalized_shape` or a negative `eps`; when called, for an input with another
+    trailing shape.
+
     Parameters
     ----------
     normalized_shape : int or sequence of int
@@ -109,11 +112,6 @@ class LayerNorm(Affine):
         γ, of shape `normalized_shape`, initialized to ones.
     bias : Parameter or None
         β, of shape `normalized_shape`, initialized to zeros.
-
-    Raises
-    ------
-    ValueError
-        For an empty `normalized_shape` or a negative `eps`; when called, for an input with another trailing shape.
 
     Examples
     --------
@@ -148,6 +146,9 @@ class RMSNorm(Module):
     y = x / √(mean(x²) + ε) · γ, with the mean over the last ``len(normalized_shape)`` axes (Zhang, Sennrich 2019,
     https://arxiv.org/abs/1910.07467, equation 4); γ is `weight`. Training and evaluation are the same.
 
+    Raises ValueError for an empty `normalized_shape` or a negative `eps`; when called, for an input with another
+    trailing shape.
+
     Parameters
     ----------
     normalized_shape, elementwise_affine, device, dtype
@@ -159,11 +160,6 @@ class RMSNorm(Module):
     ----------
     weight : Parameter or None
         γ, of shape `normalized_shape`, initialized to ones.
-
-    Raises
-    ------
-    ValueError
-        For an empty `normalized_shape` or a negative `eps`; when called, for an input with another trailing shape.
 
     Examples
     --------
@@ -202,6 +198,8 @@ class ScaleNorm(Module):
     y = g x / √(‖x‖² + ε), with the norm over the last axis (Nguyen, Salazar 2019, https://arxiv.org/abs/1910.05895,
     without an ε); g is `weight`. Training and evaluation are the same.
 
+    Raises ValueError for `num_features` below 1 or a negative `eps`; when called, for an input with another last axis.
+
     Parameters
     ----------
     num_features : int
@@ -215,11 +213,6 @@ class ScaleNorm(Module):
     ----------
     weight : Parameter
         ``()``: g, initialized to √C.
-
-    Raises
-    ------
-    ValueError
-        For `num_features` below 1 or a negative `eps`; when called, for an input with another last axis.
 
     Examples
     --------
@@ -255,7 +248,8 @@ class DyT(Affine):
     """Dynamic tanh, in place of a normalization: y = tanh(α x) · γ + β.
 
     Zhu, Chen, He, LeCun, Liu 2025, https://arxiv.org/abs/2503.10622, section 4. It computes no statistics: every
-    element of x is squashed by itself, with one learned α. Training and evaluation are the same.
+    element of x is squashed by itself, with one learned α. Training and evaluation are the same. Raises ValueError for
+    an empty `normalized_shape`; when called, for an input with another trailing shape.
 
     Parameters
     ----------
@@ -272,11 +266,6 @@ class DyT(Affine):
         ``(1,)``: α.
     weight, bias : Parameter
         γ and β, of shape `normalized_shape`, initialized to ones and zeros.
-
-    Raises
-    ------
-    ValueError
-        For an empty `normalized_shape`; when called, for an input with another trailing shape.
 
     Examples
     --------
@@ -315,6 +304,9 @@ class GroupNorm(Affine):
     later axes (Wu, He 2018, https://arxiv.org/abs/1803.08494, equations 1 to 7). γ (`weight`) and β (`bias`) are per
     channel, so one group is not quite `LayerNorm`, where they are per element. Training and evaluation are the same.
 
+    Raises ValueError for sizes below 1, groups that do not divide the channels, or a negative `eps`; when called, for
+    an input that is not ``(N, C, ...)``.
+
     Parameters
     ----------
     num_groups : int
@@ -330,12 +322,6 @@ class GroupNorm(Affine):
     ----------
     weight, bias : Parameter or None
         ``(C,)``: γ, initialized to ones, and β, initialized to zeros.
-
-    Raises
-    ------
-    ValueError
-        For sizes below 1, groups that do not divide the channels, or a negative `eps`; when called, for an input that
-        is not ``(N, C, ...)``.
 
     Examples
     --------

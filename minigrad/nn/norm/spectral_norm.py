@@ -86,6 +86,8 @@ def spectral_norm(
     ``parametrizations.name.original``, ``0._u`` and ``0._v``. ``module.name`` is computed as by `weight_norm`, and
     ``reset_parameters`` also draws a new u.
 
+    Errors are as for `weight_norm`, and for a parameter of one axis, `n_power_iterations` below 1 or a negative `eps`.
+
     Parameters
     ----------
     module : Module
@@ -96,11 +98,6 @@ def spectral_norm(
         ε, the smallest norm to divide u and v by.
     dim : int, optional
         The axis of the outputs: by default 0, and 1 for `ConvTranspose2d`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `weight_norm` does; also for a parameter of one axis, `n_power_iterations` below 1 or a negative `eps`.
 
     Examples
     --------

@@ -14,12 +14,8 @@ class SyncBatchNorm(_BatchNorm):
     different numbers of samples. Each rank sends 2 C + 1 numbers for every rank in the forward pass, and as many in the
     backward pass. In one process, and in evaluation, it is `BatchNorm1d` or `BatchNorm2d`.
 
-    The arguments and the state are those of `BatchNorm1d`; the running statistics are the same on all ranks.
-
-    Raises
-    ------
-    ValueError
-        As in `BatchNorm1d`; and on every rank, if the ranks have other numbers of channels.
+    The arguments and the state are those of `BatchNorm1d`; the running statistics are the same on all ranks. Errors are
+    as for `BatchNorm1d`; and on every rank, if the ranks have other numbers of channels.
 
     Examples
     --------
@@ -46,7 +42,8 @@ class SyncBatchNorm(_BatchNorm):
 def convert_sync_batchnorm(module: Module) -> Module:
     """Replace every `BatchNorm1d` and `BatchNorm2d` in a module by a `SyncBatchNorm` with the same parameters.
 
-    Layers derived from these, such as `BatchRenorm1d`, and `RecurrentBatchNorm1d` stay as they are.
+    Layers derived from these, such as `BatchRenorm1d`, and `RecurrentBatchNorm1d` stay as they are. Raises TypeError if
+    it is not a module.
 
     Parameters
     ----------
@@ -58,11 +55,6 @@ def convert_sync_batchnorm(module: Module) -> Module:
     -------
     Module
         The module, or the layer that takes its place.
-
-    Raises
-    ------
-    TypeError
-        If it is not a module.
 
     Examples
     --------

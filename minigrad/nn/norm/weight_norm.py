@@ -112,17 +112,12 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
 def remove_weight_norm(module: M, name: str = "weight") -> M:
     """Turn a weight-normalized parameter back into an ordinary one with its current value.
 
+    Raises ValueError if `name` is not weight-normalized, and TypeError if `module` is not a module.
+
     Returns
     -------
     Module
         The same module. The parameter is the object that was ``name_v``; it requires gradients if g or v did.
-
-    Raises
-    ------
-    ValueError
-        If `name` is not weight-normalized.
-    TypeError
-        If `module` is not a module.
 
     Examples
     --------
@@ -154,6 +149,8 @@ def weight_standardization(module: M, name: str = "weight", eps: float = 1e-5, d
     for a linear layer or a convolution that a normalization with a weight and bias follows, as each output's weights
     have mean 0 and variance 1.
 
+    Errors are as for `weight_norm`, and for a single weight per output and for a negative `eps`.
+
     Parameters
     ----------
     module, name
@@ -162,11 +159,6 @@ def weight_standardization(module: M, name: str = "weight", eps: float = 1e-5, d
         ε, added to the variance.
     dim : int
         The axis of the outputs: 0 for `Linear` and `Conv2d`, 1 for `ConvTranspose2d`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `weight_norm` does; also for a single weight per output and for a negative `eps`.
 
     Examples
     --------

@@ -95,6 +95,8 @@ class LSTMCell(_StepCell):
         h' = σ(o) tanh(c')
 
     With a norm, and with `norm_each_gate`, `carry_norm` and `norm_cell`, it is the step of `LSTM` with these options.
+    Raises ValueError for unknown or incompatible options; when called, for shapes that do not match; TypeError as in
+    `RNNCell`.
 
     Parameters
     ----------
@@ -109,13 +111,6 @@ class LSTMCell(_StepCell):
     ----------
     weight_ih, weight_hh, bias_ih, bias_hh, ln_ih, ln_hh, ln, ln_c
         As in `LSTM`, whose names for the first layer end in ``_l0``.
-
-    Raises
-    ------
-    ValueError
-        For unknown or incompatible options; when called, for shapes that do not match.
-    TypeError
-        As in `RNNCell`.
 
     Examples
     --------
@@ -154,7 +149,8 @@ class GRUCell(_StepCell):
         n = tanh(W_in x + b_in + r (W_hn h + b_hn))
         h' = (1 − z) n + z h
 
-    With a norm, and with `convention` and `reset_after`, it is the step of `GRU` with these options.
+    With a norm, and with `convention` and `reset_after`, it is the step of `GRU` with these options. Raises ValueError
+    for unknown options; when called, for shapes that do not match; TypeError as in `RNNCell`.
 
     Parameters
     ----------
@@ -167,13 +163,6 @@ class GRUCell(_StepCell):
     ----------
     weight_ih, weight_hh, bias_ih, bias_hh, ln_ih, ln_hh
         As in `GRU`, whose names for the first layer end in ``_l0``.
-
-    Raises
-    ------
-    ValueError
-        For unknown options; when called, for shapes that do not match.
-    TypeError
-        As in `RNNCell`.
 
     Examples
     --------

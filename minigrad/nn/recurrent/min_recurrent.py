@@ -95,7 +95,8 @@ class MinGRU(_Minimal):
 
         z, c = LN_z(W_z x_t), LN_c(W_c x_t)
 
-    with LN, and RMS for ``norm="rms"``, as in `RNN`.
+    with LN, and RMS for ``norm="rms"``, as in `RNN`. Raises ValueError for unknown options; when called, for shapes and
+    lengths that do not match and for a sequence of no steps; TypeError as in `RNN`.
 
     Parameters
     ----------
@@ -118,13 +119,6 @@ class MinGRU(_Minimal):
     ln_l0 : GateNorm
         With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(2 hidden_size,)`` each, and ``eps``. The layer
         reads them without calling them, so hooks on them are not called. With ``norm="rms"`` its name is ``rms_l0``.
-
-    Raises
-    ------
-    ValueError
-        For unknown options; when called, for shapes and lengths that do not match and for a sequence of no steps.
-    TypeError
-        As in `RNN`.
 
     Examples
     --------

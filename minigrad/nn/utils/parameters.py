@@ -31,6 +31,9 @@ def clip_grad_norm_(
     g ← g · min(1, max_norm / (‖g‖ + 1e-6)), with the norm ‖g‖ of all gradients concatenated into one vector (Pascanu et
     al. 2012, https://arxiv.org/abs/1211.5063; the 1e-6 is PyTorch's).
 
+    Raises TypeError if `parameters` contains anything but tensors, and ValueError if the norm is not finite and
+    `error_if_nonfinite` is true; for a negative `max_norm` or a `norm_type` that is not above 0.
+
     Parameters
     ----------
     parameters : Tensor or iterable of Tensor
@@ -46,14 +49,6 @@ def clip_grad_norm_(
     float
         The norm before clipping. As this is a Python number, the call waits for gradients on a GPU. In a step that
         `minigrad.capture` records, it is a float64 tensor without axes.
-
-    Raises
-    ------
-    TypeError
-        If `parameters` contains anything but tensors.
-    ValueError
-        If the norm is not finite and `error_if_nonfinite` is true; for a negative `max_norm` or a `norm_type` that is
-        not above 0.
 
     Examples
     --------
@@ -114,10 +109,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """Concatenate all elements of all parameters into one vector; the result is differentiable.
 
-    Raises
-    ------
-    ValueError
-        If there are none.
+    Raises ValueError if there are none.
 
     Examples
     --------

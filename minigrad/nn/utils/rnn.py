@@ -20,7 +20,8 @@ def pad_sequence(
     """Pad sequences to the length of the longest one and stack them; gradients flow back into each.
 
     `minigrad.data.pad_sequences` does this for arrays and lists of numbers, with the batch first. Recurrent layers take
-    the lengths as ``lengths=`` in place of PyTorch's packed sequences.
+    the lengths as ``lengths=`` in place of PyTorch's packed sequences. Raises TypeError for anything but tensors, and
+    ValueError for no sequences, a 0-d tensor, shapes that differ in other axes, and an unknown `padding_side`.
 
     Parameters
     ----------
@@ -35,13 +36,6 @@ def pad_sequence(
     -------
     Tensor
         ``(T, N, ...)``, or ``(N, T, ...)`` if `batch_first`, with the largest T.
-
-    Raises
-    ------
-    TypeError
-        For anything but tensors.
-    ValueError
-        For no sequences, a 0-d tensor, shapes that differ in other axes, and an unknown `padding_side`.
 
     Examples
     --------

@@ -19,7 +19,8 @@ class LRScheduler:
     """The base class of schedules; each of them defines `lr_at`.
 
     A group that is added to the optimizer later takes part from the next step on, unless the schedule has options that
-    are given per group.
+    are given per group. Raises TypeError if `optimizer` is not an `Optimizer`, and ValueError for options out of range,
+    or a `last_epoch` for an optimizer that never had a schedule.
 
     Parameters
     ----------
@@ -33,13 +34,6 @@ class LRScheduler:
         Each group's rate when its first schedule was created.
     last_epoch : int
         The number of calls of `step`.
-
-    Raises
-    ------
-    TypeError
-        If `optimizer` is not an `Optimizer`.
-    ValueError
-        For options out of range, or a `last_epoch` for an optimizer that never had a schedule.
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:

@@ -21,6 +21,8 @@ class CyclicLR(LRScheduler):
     s = 1 for "triangular", 2^(1 − c) in cycle c = 1, 2, … for "triangular2", γᵗ for "exp_range". Momentum is
     max_momentum − (max_momentum − base_momentum) h s. Call `step` once per batch.
 
+    Raises TypeError or ValueError for options out of range, and an optimizer without momentum.
+
     Parameters
     ----------
     optimizer : Optimizer
@@ -39,11 +41,6 @@ class CyclicLR(LRScheduler):
         Whether momentum (for Adam, β₁) changes.
     base_momentum, max_momentum : float, or one for each group
     last_epoch : int
-
-    Raises
-    ------
-    TypeError, ValueError
-        For options out of range, and an optimizer without momentum.
 
     Examples
     --------

@@ -20,7 +20,8 @@ class OneCycleLR(LRScheduler):
     """One rise to `max_lr` and fall per run, with the opposite for momentum (Smith 2017, arXiv:1708.07120).
 
     The rate rises from max_lr / div_factor to max_lr during the first `pct_start` of the steps, then falls to
-    max_lr / (div_factor · final_div_factor). Call `step` once per batch.
+    max_lr / (div_factor · final_div_factor). Call `step` once per batch. Raises ValueError for options out of range,
+    and when `step` is called more than `total_steps` times.
 
     Parameters
     ----------
@@ -40,11 +41,6 @@ class OneCycleLR(LRScheduler):
     three_phase : bool
         Whether the fall first mirrors the rise, before a last, steeper phase.
     last_epoch : int
-
-    Raises
-    ------
-    ValueError
-        For options out of range, and when `step` is called more than `total_steps` times.
 
     Examples
     --------

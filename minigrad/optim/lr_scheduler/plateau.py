@@ -12,6 +12,8 @@ from minigrad.optim.optimizer import Optimizer
 class ReduceLROnPlateau:
     """Multiplies the rate by `factor` whenever a metric has not improved for more than `patience` steps.
 
+    Raises TypeError if `optimizer` is not an `Optimizer`, and ValueError for options out of range.
+
     Parameters
     ----------
     optimizer : Optimizer
@@ -29,13 +31,6 @@ class ReduceLROnPlateau:
     min_lr : float, or one for each group
     eps : float
         Reductions by no more than this are skipped.
-
-    Raises
-    ------
-    TypeError
-        If `optimizer` is not an `Optimizer`.
-    ValueError
-        For options out of range.
 
     Examples
     --------

@@ -110,19 +110,15 @@ class SequentialLR(LRScheduler):
 class ChainedScheduler:
     """Several schedules that are stepped together: their factors multiply, as those of all schedules of an optimizer.
 
+    Raises TypeError for anything else, such as a `ReduceLROnPlateau`, whose step takes an argument; ValueError for no
+    schedules, or several optimizers.
+
     Parameters
     ----------
     schedulers : sequence of LRScheduler
         The schedules, all for one optimizer.
     optimizer : Optimizer, optional
         Theirs.
-
-    Raises
-    ------
-    TypeError
-        For anything else, such as a `ReduceLROnPlateau`, whose step takes an argument.
-    ValueError
-        For no schedules, or several optimizers.
 
     Examples
     --------
