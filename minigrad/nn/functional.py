@@ -6,22 +6,9 @@ from typing import TYPE_CHECKING
 from minigrad.array.creation import arange, ones, operand
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.activation import (
-    dropout,
-    elu,
-    gelu,
-    glu,
-    hardsigmoid,
-    hardswish,
-    leaky_relu,
-    logsigmoid,
-    mish,
-    prelu,
-    relu,
-    selu,
-    sigmoid,
-    silu,
+    dropout, elu, gelu, glu, hardsigmoid, hardswish, leaky_relu, logsigmoid, mish, prelu, relu, selu, sigmoid, silu,
     softplus,
-)
+)  # fmt: skip
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.attention import scaled_dot_product_attention
 from minigrad.engine.ops.conv import conv1d, conv2d, conv_transpose2d
@@ -43,28 +30,13 @@ from minigrad.nn.layers.interpolation import interpolate
 from minigrad.nn.layers.position import rotary
 from minigrad.nn.losses.ctc import ctc_loss
 from minigrad.nn.losses.functions import (
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    cosine_similarity,
-    gaussian_nll_loss,
-    huber_loss,
-    kl_div,
-    l1_loss,
-    mse_loss,
-    smooth_l1_loss,
-    triplet_margin_loss,
-)
+    binary_cross_entropy, binary_cross_entropy_with_logits, cosine_similarity, gaussian_nll_loss, huber_loss, kl_div,
+    l1_loss, mse_loss, smooth_l1_loss, triplet_margin_loss,
+)  # fmt: skip
 from minigrad.nn.norm.norm_compositions import (
-    adaptive_layer_norm,
-    deep_norm,
-    dynamic_tanh,
-    film,
-    filter_response_norm,
-    layer_scale,
-    scale_norm,
-    tlu,
+    adaptive_layer_norm, deep_norm, dynamic_tanh, film, filter_response_norm, layer_scale, scale_norm, tlu,
     weight_standardization,
-)
+)  # fmt: skip
 from minigrad.nn.norm.norm_functions import batch_norm, batch_renorm, instance_norm
 
 Activation = Callable[[Tensor], Tensor]

@@ -6,17 +6,9 @@ from minigrad.engine.tensor.pytorch_names import lookup as _lookup
 from minigrad.optim.lr_scheduler.base import LRScheduler
 from minigrad.optim.lr_scheduler.cyclic import CyclicLR
 from minigrad.optim.lr_scheduler.formulas import (
-    ConstantLR,
-    CosineAnnealingLR,
-    CosineAnnealingWarmRestarts,
-    ExponentialLR,
-    LambdaLR,
-    LinearLR,
-    MultiplicativeLR,
-    MultiStepLR,
-    PolynomialLR,
-    StepLR,
-)
+    ConstantLR, CosineAnnealingLR, CosineAnnealingWarmRestarts, ExponentialLR, LambdaLR, LinearLR, MultiplicativeLR,
+    MultiStepLR, PolynomialLR, StepLR,
+)  # fmt: skip
 from minigrad.optim.lr_scheduler.one_cycle import OneCycleLR
 from minigrad.optim.lr_scheduler.plateau import ReduceLROnPlateau
 from minigrad.optim.lr_scheduler.sequential import ChainedScheduler, SequentialLR
