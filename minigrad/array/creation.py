@@ -80,13 +80,9 @@ def tensor(data: Any, dtype: DTypeLike = None, device: str | None = None, requir
 
 
 def asarray(
-    data: Any,
-    dtype: DTypeLike = None,
-    device: str | None = None,
-    requires_grad: bool = False,
-    *,
-    copy: bool | None = None,
-) -> Tensor:
+    data: Any, dtype: DTypeLike = None, device: str | None = None, requires_grad: bool = False,
+    *, copy: bool | None = None,
+) -> Tensor:  # fmt: skip
     """Convert `data` to a tensor that shares its memory if possible, and copies it otherwise.
 
     Memory is shared with writable NumPy arrays and other objects that support the buffer protocol or DLPack, if neither
@@ -113,12 +109,7 @@ def _lengths(shape: Any, more: tuple[int, ...]) -> Shape:
 
 
 def full(
-    shape: Shape,
-    fill_value: float,
-    *,
-    dtype: DTypeLike = None,
-    device: str | None = None,
-    requires_grad: bool = False,
+    shape: Shape, fill_value: float, *, dtype: DTypeLike = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
     """Create a tensor filled with one value, by default of the value's own dtype.
 

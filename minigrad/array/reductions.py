@@ -74,14 +74,9 @@ def cumulative_prod(
 
 @rename_arguments
 def diff(
-    x: Tensor,
-    /,
-    n: int = 1,
-    axis: int = -1,
-    *,
-    prepend: Tensor | float | None = None,
+    x: Tensor, /, n: int = 1, axis: int = -1, *, prepend: Tensor | float | None = None,
     append: Tensor | float | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The differences of neighbors along an axis, `n` times over; of bools, whether they differ.
 
     Parameters

@@ -15,15 +15,9 @@ __all__ = ["gradcheck"]
 
 
 def gradcheck(
-    f: Callable[..., Tensor | Sequence[Tensor]],
-    inputs: Tensor | Sequence[Tensor],
-    *,
-    order: int = 2,
-    eps: float = 1e-6,
-    rtol: float = 1e-4,
-    atol: float = 1e-6,
-    seed: int = 0,
-) -> bool:
+    f: Callable[..., Tensor | Sequence[Tensor]], inputs: Tensor | Sequence[Tensor], *, order: int = 2,
+    eps: float = 1e-6, rtol: float = 1e-4, atol: float = 1e-6, seed: int = 0,
+) -> bool:  # fmt: skip
     """Compare the gradients of f with central differences in random directions.
 
     The outputs y are reduced to a number with a random cotangent c, ``s(x) = sum(c y(x))``; a cotangent of ones would

@@ -40,19 +40,13 @@ def grad(
 ) -> tuple[Tensor, ...]: ...  # fmt: skip
 @overload
 def grad(
-    y: Tensor | Sequence[Tensor], xs: Tensor | Sequence[Tensor],
-    grad: Tensor | Sequence[Tensor | None] | None = None, *,
-    retain_graph: bool = False, create_graph: bool = False, allow_unused: bool = False,
+    y: Tensor | Sequence[Tensor], xs: Tensor | Sequence[Tensor], grad: Tensor | Sequence[Tensor | None] | None = None,
+    *, retain_graph: bool = False, create_graph: bool = False, allow_unused: bool = False,
 ) -> Any: ...  # fmt: skip
 def grad(
-    y: Tensor | Sequence[Tensor],
-    xs: Tensor | Sequence[Tensor],
-    grad: Tensor | Sequence[Tensor | None] | None = None,
-    *,
-    retain_graph: bool = False,
-    create_graph: bool = False,
-    allow_unused: bool = False,
-) -> Any:
+    y: Tensor | Sequence[Tensor], xs: Tensor | Sequence[Tensor], grad: Tensor | Sequence[Tensor | None] | None = None,
+    *, retain_graph: bool = False, create_graph: bool = False, allow_unused: bool = False,
+) -> Any:  # fmt: skip
     """The gradients of y with respect to xs; no tensor's ``grad`` changes.
 
     Raises GradientError if y or an x does not require grad, if y has several elements and no `grad`, or if y does not

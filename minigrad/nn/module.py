@@ -7,7 +7,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from minigrad.array.creation import empty
-from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.dtype import DType, DTypeLike
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.memory.shapes import names_device
 from minigrad.engine.tape.record import enter, leave
@@ -231,7 +231,7 @@ class Module(Registry):
                 parameter.grad = parameter.grad.detach().zero_()
 
     def to(
-        self: Self, *args: str | DType, device: str | None = None, dtype: str | DType | None = None,
+        self: Self, *args: str | DType, device: str | None = None, dtype: DTypeLike = None,
         non_blocking: bool = False,
     ) -> Self:  # fmt: skip
         """Move every parameter and buffer to a device, and convert those that hold floats to a float dtype.
@@ -264,7 +264,8 @@ class Module(Registry):
         >>> layer.to(mg.float64).weight is weight, weight.dtype
         (True, minigrad.float64)
         """
-        where, kind = None, None
+        where: str | None = None
+        kind: Any = None
         for arg in args:
             if names_device(arg):
                 where = arg
@@ -459,7 +460,7 @@ def _note_place(outermost: Module, error: Exception) -> None:
         error.add_note(f"in {text}" if len(called) == 1 else f"in {place}: {text}")
 
 
-def _convert(tensor: Tensor, device: str | None, dtype: str | DType | None) -> None:
+def _convert(tensor: Tensor, device: str | None, dtype: Any) -> None:
     """Move and convert a tensor and its gradient in place, so that it stays the same object."""
     converted, grad = tensor.detach().to(device=device, dtype=dtype), tensor.grad
     if (converted.dtype, converted.device) == (tensor.dtype, tensor.device):

@@ -29,15 +29,9 @@ Epochs = Sequence[Mapping[str, float]]
 
 
 def curves(
-    history: Mapping[str, Values] | Epochs | Sequence[Epochs],
-    *,
-    x: Sequence[float] | None = None,
-    title: str = "",
-    xlabel: str = "epoch",
-    ylabel: str = "",
-    log: bool = False,
-    axes: "Axes | None" = None,
-) -> "Figure":
+    history: Mapping[str, Values] | Epochs | Sequence[Epochs], *, x: Sequence[float] | None = None, title: str = "",
+    xlabel: str = "epoch", ylabel: str = "", log: bool = False, axes: "Axes | None" = None,
+) -> "Figure":  # fmt: skip
     """Draw the history of a training run, or of the same run from several seeds.
 
     For several seeds, the line is the median and the band reaches from the lowest to the highest value. Names that

@@ -102,14 +102,10 @@ class Arrivals(Listener):
 
 
 def explore(
-    loss: Tensor,
-    path: str | os.PathLike[str] | None = None,
-    *,
-    grad: Tensor | None = None,
-    names: Module | Mapping[str, Tensor | Module] | None = None,
-    recording: record | None = None,
+    loss: Tensor, path: str | os.PathLike[str] | None = None, *, grad: Tensor | None = None,
+    names: Module | Mapping[str, Tensor | Module] | None = None, recording: record | None = None,
     title: str = "The tape",
-) -> Page:
+) -> Page:  # fmt: skip
     """Write a page that steps through the forward and the backward pass of `loss`.
 
     For every entry the page shows the input and output values, the gradients, the equation and its derivative, the line

@@ -145,12 +145,9 @@ def _order(rows: list[list[int]], above: list[list[tuple[int, float]]], below: l
 
 
 def _coordinates(
-    rows: list[list[int]],
-    widths: Sequence[float],
-    weights: Sequence[float],
-    above: list[list[tuple[int, float]]],
+    rows: list[list[int]], widths: Sequence[float], weights: Sequence[float], above: list[list[tuple[int, float]]],
     below: list[list[tuple[int, float]]],
-) -> list[float]:
+) -> list[float]:  # fmt: skip
     """Return the middles: each layer in turn as near as possible to where its neighbors would have it."""
     middles = [0.0] * len(widths)
     offsets: list[list[float]] = []

@@ -58,12 +58,9 @@ class Unrolled(Listener):
     """
 
     def __init__(
-        self,
-        names: Sequence[str],
-        composition: Callable[..., tuple[Tensor, ...]],
-        inputs: Sequence[Tensor | None],
+        self, names: Sequence[str], composition: Callable[..., tuple[Tensor, ...]], inputs: Sequence[Tensor | None],
         grads: Sequence[Tensor | None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self._values: Values = {}
         self._grads: Values = {}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from minigrad.array.creation import empty, eye, ones, tril, zeros
-from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.attention import scaled_dot_product_attention, weigh
@@ -30,7 +30,7 @@ NORMS: Mapping[str, Callable[..., Module]] = {  # by (width, ε, bias, device, d
 
 def make_norm(
     name: str, argument: str, norm: Norm, norms: Mapping[str, Callable[..., Module]], width: int, eps: float,
-    bias: bool, device: str | None, dtype: DType | str | None,
+    bias: bool, device: str | None, dtype: DTypeLike,
 ) -> Module:  # fmt: skip
     """Return the normalization that a layer's argument names or makes."""
     if isinstance(norm, str) and norm in norms:
@@ -155,8 +155,7 @@ class MultiheadAttention(Module):
     def __init__(
         self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, add_bias_kv: bool = False,
         add_zero_attn: bool = False, kdim: int | None = None, vdim: int | None = None, batch_first: bool = False,
-        device: str | None = None, dtype: DType | str | None = None, *, qk_norm: Norm | None = None,
-        rotary: float | None = None,
+        device: str | None = None, dtype: DTypeLike = None, *, qk_norm: Norm | None = None, rotary: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.embed_dim = embed_dim = integer(NAME, "embed_dim", embed_dim, 1)

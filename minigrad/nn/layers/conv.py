@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.ops.arguments import integer, pair, single
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn import functional as F
@@ -23,7 +23,7 @@ class _Conv(Weighted):
 
     def __init__(
         self, in_channels: int, out_channels: int, groups: int, bias: bool, device: str | None,
-        dtype: DType | str | None, **sizes: Any,
+        dtype: DTypeLike, **sizes: Any,
     ) -> None:  # fmt: skip
         """Check the options; `sizes` are those with a number for each axis, and a `padding` may have a name."""
         super().__init__()
@@ -93,8 +93,7 @@ class Conv2d(_Conv):
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Pair, stride: Pair = 1, padding: Pair | str = 0,
-        dilation: Pair = 1, groups: int = 1, bias: bool = True, *, device: str | None = None,
-        dtype: DType | str | None = None,
+        dilation: Pair = 1, groups: int = 1, bias: bool = True, *, device: str | None = None, dtype: DTypeLike = None,
     ) -> None:  # fmt: skip
         super().__init__(
             in_channels, out_channels, groups, bias, device, dtype, kernel_size=kernel_size, stride=stride,
@@ -136,7 +135,7 @@ class Conv1d(_Conv):
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: int | tuple[int], stride: int | tuple[int] = 1,
         padding: int | tuple[int] | str = 0, dilation: int | tuple[int] = 1, groups: int = 1, bias: bool = True, *,
-        device: str | None = None, dtype: DType | str | None = None,
+        device: str | None = None, dtype: DTypeLike = None,
     ) -> None:  # fmt: skip
         super().__init__(
             in_channels, out_channels, groups, bias, device, dtype, kernel_size=kernel_size, stride=stride,
@@ -176,7 +175,7 @@ class ConvTranspose2d(_Conv):
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Pair, stride: Pair = 1, padding: Pair = 0,
         output_padding: Pair = 0, groups: int = 1, bias: bool = True, dilation: Pair = 1, *,
-        device: str | None = None, dtype: DType | str | None = None,
+        device: str | None = None, dtype: DTypeLike = None,
     ) -> None:  # fmt: skip
         super().__init__(
             in_channels, out_channels, groups, bias, device, dtype, kernel_size=kernel_size, stride=stride,

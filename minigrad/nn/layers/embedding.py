@@ -1,7 +1,7 @@
 """Embeddings: vectors looked up by index, for words, characters or categories."""
 
 from minigrad.array.creation import empty
-from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor.tensor import Tensor
@@ -51,7 +51,7 @@ class Embedding(Module):
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, *,
-        max_norm: None = None, device: str | None = None, dtype: DType | str | None = None,
+        max_norm: None = None, device: str | None = None, dtype: DTypeLike = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if max_norm is not None:

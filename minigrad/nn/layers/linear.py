@@ -3,7 +3,7 @@
 import math
 
 from minigrad.array.creation import empty
-from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn import functional as F
@@ -19,7 +19,7 @@ class Weighted(Module):
     bias: Parameter | None
 
     def _add_parameters(
-        self, shape: tuple[int, ...], outputs: int, bias: bool, device: str | None, dtype: DType | str | None
+        self, shape: tuple[int, ...], outputs: int, bias: bool, device: str | None, dtype: DTypeLike
     ) -> None:
         self.weight = Parameter(empty(shape, dtype=dtype, device=device))
         self.register_parameter("bias", Parameter(empty((outputs,), dtype=dtype, device=device)) if bias else None)
@@ -63,9 +63,8 @@ class Linear(Weighted):
     """
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True,
-        device: str | None = None, dtype: DType | str | None = None,
-    ) -> None:  # fmt: skip
+        self, in_features: int, out_features: int, bias: bool = True, device: str | None = None, dtype: DTypeLike = None
+    ) -> None:
         super().__init__()
         self.in_features = in_features = integer("Linear", "in_features", in_features, 1)
         self.out_features = out_features = integer("Linear", "out_features", out_features, 1)

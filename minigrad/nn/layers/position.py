@@ -3,7 +3,7 @@
 import numpy as np
 
 from minigrad.array.creation import computed, empty, operand
-from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.memory.listener import note_composed
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import integer, number
@@ -152,9 +152,8 @@ class LearnedPositions(_Positions):
     _shown = "{max_length}, {width}"
 
     def __init__(
-        self, max_length: int, width: int, batch_first: bool = False, device: str | None = None,
-        dtype: DType | str | None = None,
-    ) -> None:  # fmt: skip
+        self, max_length: int, width: int, batch_first: bool = False, device: str | None = None, dtype: DTypeLike = None
+    ) -> None:
         super().__init__(batch_first)
         self.max_length = integer("LearnedPositions", "max_length", max_length, 1)
         self.width = integer("LearnedPositions", "width", width, 1)

@@ -1,7 +1,7 @@
 """Layers for residual branches: a small learned scale of the branch, or a larger scale of the residual."""
 
 from minigrad.array.creation import full
-from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn import functional as F
@@ -43,7 +43,7 @@ class LayerScale(Module):
     _shown = "{num_features}, init_values={init_values}"
 
     def __init__(
-        self, num_features: int, init_values: float = 1e-5, device: str | None = None, dtype: DType | str | None = None
+        self, num_features: int, init_values: float = 1e-5, device: str | None = None, dtype: DTypeLike = None
     ) -> None:
         super().__init__()
         self.num_features = integer("LayerScale", "num_features", num_features, 1)
@@ -91,8 +91,7 @@ class DeepNorm(LayerNorm):
 
     def __init__(
         self, normalized_shape: int | tuple[int, ...] | list[int], alpha: float, eps: float = 1e-5,
-        elementwise_affine: bool = True, bias: bool = True, device: str | None = None,
-        dtype: DType | str | None = None,
+        elementwise_affine: bool = True, bias: bool = True, device: str | None = None, dtype: DTypeLike = None,
     ) -> None:  # fmt: skip
         super().__init__(normalized_shape, eps, elementwise_affine, bias, device, dtype)
         self.alpha = number("DeepNorm", "alpha", alpha, 0)

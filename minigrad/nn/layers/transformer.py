@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 from minigrad.array.creation import full, triu
-from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.join import split
 from minigrad.engine.tensor.tensor import Tensor
@@ -55,7 +55,7 @@ class _Layer(Module):
     def __init__(
         self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
         activation: Activation = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
-        norm_first: bool = False, bias: bool = True, device: str | None = None, dtype: DType | str | None = None, *,
+        norm_first: bool = False, bias: bool = True, device: str | None = None, dtype: DTypeLike = None, *,
         norm: Norm = "layer", qk_norm: Norm | None = None, rotary: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -321,7 +321,7 @@ class Transformer(Module):
         dim_feedforward: int = 2048, dropout: float = 0.1, activation: Activation = "relu",
         custom_encoder: Module | None = None, custom_decoder: Module | None = None, layer_norm_eps: float = 1e-5,
         batch_first: bool = False, norm_first: bool = False, bias: bool = True, device: str | None = None,
-        dtype: DType | str | None = None,
+        dtype: DTypeLike = None,
     ) -> None:  # fmt: skip
         super().__init__()
         num_encoder_layers = integer("Transformer", "num_encoder_layers", num_encoder_layers, 0)
@@ -358,7 +358,7 @@ class Transformer(Module):
         )  # fmt: skip
 
     @staticmethod
-    def generate_square_subsequent_mask(sz: int, device: str | None = None, dtype: DType | str | None = None) -> Tensor:
+    def generate_square_subsequent_mask(sz: int, device: str | None = None, dtype: DTypeLike = None) -> Tensor:
         """Return the causal mask ``(sz, sz)``: −inf above the diagonal, 0 elsewhere.
 
         Examples

@@ -6,7 +6,7 @@ The conventions are PyTorch's; the table in `minigrad.nn.norm.row_norms` lists t
 import warnings
 
 from minigrad.array.creation import ones, zeros
-from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn import functional as F
@@ -30,7 +30,7 @@ class _ChannelNorm(Affine):
 
     def __init__(
         self, num_features: int, eps: float, momentum: float | None, affine: bool, weight: bool,
-        bias: bool, statistics: tuple[int, ...] | None, device: str | None, dtype: DType | str | None,
+        bias: bool, statistics: tuple[int, ...] | None, device: str | None, dtype: DTypeLike,
     ) -> None:  # fmt: skip
         super().__init__()
         name = type(self).__name__
@@ -110,7 +110,7 @@ class _BatchNorm(_ChannelNorm):
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
-        track_running_stats: bool = True, device: str | None = None, dtype: DType | str | None = None, *,
+        track_running_stats: bool = True, device: str | None = None, dtype: DTypeLike = None, *,
         bias: bool = True, weight: bool = True, unbiased_running_var: bool = True,
     ) -> None:  # fmt: skip
         statistics = (num_features,) if track_running_stats else None
@@ -192,7 +192,7 @@ class _BatchRenorm(_BatchNorm):
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.01, affine: bool = True,
-        r_max: float = 3.0, d_max: float = 5.0, device: str | None = None, dtype: DType | str | None = None, *,
+        r_max: float = 3.0, d_max: float = 5.0, device: str | None = None, dtype: DTypeLike = None, *,
         bias: bool = True, weight: bool = True, unbiased_running_var: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(
@@ -302,7 +302,7 @@ class RecurrentBatchNorm1d(_ChannelNorm):
 
     def __init__(
         self, num_features: int, max_length: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
-        device: str | None = None, dtype: DType | str | None = None, *, gain: float = 0.1, bias: bool = True,
+        device: str | None = None, dtype: DTypeLike = None, *, gain: float = 0.1, bias: bool = True,
         weight: bool = True, unbiased_running_var: bool = True,
     ) -> None:  # fmt: skip
         max_length = integer("RecurrentBatchNorm1d", "max_length", max_length, 1)
@@ -358,7 +358,7 @@ class _InstanceNorm(_ChannelNorm):
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = False,
-        track_running_stats: bool = False, device: str | None = None, dtype: DType | str | None = None, *,
+        track_running_stats: bool = False, device: str | None = None, dtype: DTypeLike = None, *,
         bias: bool = True, weight: bool = True,
     ) -> None:  # fmt: skip
         statistics = (num_features,) if track_running_stats else None

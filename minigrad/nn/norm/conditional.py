@@ -1,6 +1,6 @@
 """Modulation by a condition: a linear layer computes a scale and a shift for each channel of each sample."""
 
-from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor.tensor import Tensor
@@ -16,9 +16,7 @@ class _Modulation(Module):
 
     _shown = "{num_features}, {condition_features}"
 
-    def __init__(
-        self, num_features: int, condition_features: int, device: str | None, dtype: DType | str | None
-    ) -> None:
+    def __init__(self, num_features: int, condition_features: int, device: str | None, dtype: DTypeLike) -> None:
         super().__init__()
         name = type(self).__name__
         self.num_features = num_features = integer(name, "num_features", num_features, 1)
@@ -73,7 +71,7 @@ class FiLM(_Modulation):
     """
 
     def __init__(
-        self, num_features: int, condition_features: int, device: str | None = None, dtype: DType | str | None = None
+        self, num_features: int, condition_features: int, device: str | None = None, dtype: DTypeLike = None
     ) -> None:
         super().__init__(num_features, condition_features, device, dtype)
 
@@ -124,7 +122,7 @@ class AdaLN(_Modulation):
 
     def __init__(
         self, num_features: int, condition_features: int, eps: float = 1e-5, device: str | None = None,
-        dtype: DType | str | None = None,
+        dtype: DTypeLike = None,
     ) -> None:  # fmt: skip
         super().__init__(num_features, condition_features, device, dtype)
         self.eps = number("AdaLN", "eps", eps, 0)

@@ -1,7 +1,7 @@
 """Filter response normalization and its activation, a ReLU with a learned threshold."""
 
 from minigrad.array.creation import zeros
-from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn import functional as F
@@ -46,7 +46,7 @@ class FilterResponseNorm2d(Affine):
     _shown = "{num_features}, eps={eps}"
 
     def __init__(
-        self, num_features: int, eps: float = 1e-6, device: str | None = None, dtype: DType | str | None = None
+        self, num_features: int, eps: float = 1e-6, device: str | None = None, dtype: DTypeLike = None
     ) -> None:
         super().__init__()
         self.num_features = integer("FilterResponseNorm2d", "num_features", num_features, 1)
@@ -88,7 +88,7 @@ class TLU(Module):
 
     _shown = "{num_features}"
 
-    def __init__(self, num_features: int, device: str | None = None, dtype: DType | str | None = None) -> None:
+    def __init__(self, num_features: int, device: str | None = None, dtype: DTypeLike = None) -> None:
         super().__init__()
         self.num_features = integer("TLU", "num_features", num_features, 1)
         self.threshold = Parameter(zeros((self.num_features,), dtype=dtype, device=device))

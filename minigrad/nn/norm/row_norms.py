@@ -43,7 +43,7 @@ float32 and 1e-154 in float64. NaN and infinity only affect their own row, group
 import math
 
 from minigrad.array.creation import ones, zeros
-from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor.tensor import Tensor
@@ -60,7 +60,7 @@ class Affine(Module):
     bias: Parameter | None
 
     def add_affine(
-        self, shape: int | tuple[int, ...], weight: bool, bias: bool, device: str | None, dtype: DType | str | None
+        self, shape: int | tuple[int, ...], weight: bool, bias: bool, device: str | None, dtype: DTypeLike
     ) -> None:
         """Register `weight` and `bias`, each None if it is not wanted."""
         gain = Parameter(ones(shape, dtype=dtype, device=device)) if weight else None
@@ -122,7 +122,7 @@ class LayerNorm(Affine):
 
     def __init__(
         self, normalized_shape: int | tuple[int, ...] | list[int], eps: float = 1e-5, elementwise_affine: bool = True,
-        bias: bool = True, device: str | None = None, dtype: DType | str | None = None, *, weight: bool = True,
+        bias: bool = True, device: str | None = None, dtype: DTypeLike = None, *, weight: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         name = type(self).__name__
@@ -173,7 +173,7 @@ class RMSNorm(Module):
 
     def __init__(
         self, normalized_shape: int | tuple[int, ...] | list[int], eps: float | None = None,
-        elementwise_affine: bool = True, device: str | None = None, dtype: DType | str | None = None,
+        elementwise_affine: bool = True, device: str | None = None, dtype: DTypeLike = None,
     ) -> None:  # fmt: skip
         super().__init__()
         shape = _shape("RMSNorm", normalized_shape)
@@ -224,7 +224,7 @@ class ScaleNorm(Module):
     _shown = "{num_features}, eps={eps}"
 
     def __init__(
-        self, num_features: int, eps: float = 1e-5, device: str | None = None, dtype: DType | str | None = None
+        self, num_features: int, eps: float = 1e-5, device: str | None = None, dtype: DTypeLike = None
     ) -> None:
         super().__init__()
         self.num_features = integer("ScaleNorm", "num_features", num_features, 1)
@@ -278,7 +278,7 @@ class DyT(Affine):
 
     def __init__(
         self, normalized_shape: int | tuple[int, ...] | list[int], init_alpha: float = 0.5, device: str | None = None,
-        dtype: DType | str | None = None,
+        dtype: DTypeLike = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.normalized_shape = shape = _shape("DyT", normalized_shape)
@@ -332,7 +332,7 @@ class GroupNorm(Affine):
 
     def __init__(
         self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True,
-        device: str | None = None, dtype: DType | str | None = None, *, bias: bool = True, weight: bool = True,
+        device: str | None = None, dtype: DTypeLike = None, *, bias: bool = True, weight: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         num_groups, num_channels = (

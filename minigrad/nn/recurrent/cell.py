@@ -3,7 +3,7 @@
 from typing import Literal
 
 from minigrad.array.creation import zeros
-from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.ops.recurrent import gru_step, lstm_step, projected, rnn_step
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn.recurrent.recurrence import Recurrent
@@ -12,7 +12,7 @@ from minigrad.nn.recurrent.recurrence import Recurrent
 class _StepCell(Recurrent):
     """Base class with the step of the three cells."""
 
-    def _finish(self, device: str | None, dtype: DType | str | None) -> None:
+    def _finish(self, device: str | None, dtype: DTypeLike) -> None:
         self._add_layer("", self.input_size, device, dtype)
         self.reset_parameters()
 
@@ -74,7 +74,7 @@ class RNNCell(_StepCell):
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool | Literal["input"] = True, nonlinearity: str = "tanh", *,
-        norm: str | None = None, eps: float = 1e-5, device: str | None = None, dtype: DType | str | None = None,
+        norm: str | None = None, eps: float = 1e-5, device: str | None = None, dtype: DTypeLike = None,
     ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, bias, norm, eps)
         self._set_nonlinearity(nonlinearity)
@@ -125,7 +125,7 @@ class LSTMCell(_StepCell):
         self, input_size: int, hidden_size: int, bias: bool | Literal["input"] = True, *, norm: str | None = None,
         norm_each_gate: bool = False, carry_norm: bool = False, norm_cell: bool = True,
         forget_bias: float | None = None, gate_activation: str = "sigmoid", eps: float = 1e-5,
-        device: str | None = None, dtype: DType | str | None = None,
+        device: str | None = None, dtype: DTypeLike = None,
     ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, bias, norm, eps)
         self._set_lstm(norm_each_gate, carry_norm, norm_cell, forget_bias)
@@ -175,7 +175,7 @@ class GRUCell(_StepCell):
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool | Literal["input"] = True, *, norm: str | None = None,
         convention: str | None = None, reset_after: bool = True, gate_activation: str = "sigmoid",
-        eps: float = 1e-5, device: str | None = None, dtype: DType | str | None = None,
+        eps: float = 1e-5, device: str | None = None, dtype: DTypeLike = None,
     ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, bias, norm, eps)
         self._set_gru(convention, reset_after)

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn.recurrent.sequences import Lengths, Sequences
@@ -100,7 +100,7 @@ class RNN(Sequences):
         self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh",
         bias: bool | Literal["input"] = True, batch_first: bool = False, dropout: float = 0.0,
         bidirectional: bool = False, *, norm: str | None = None, max_length: int | None = None,
-        eps: float = 1e-5, device: str | None = None, dtype: DType | str | None = None,
+        eps: float = 1e-5, device: str | None = None, dtype: DTypeLike = None,
     ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, bias, norm, eps)
         self._set_nonlinearity(nonlinearity)
@@ -226,7 +226,7 @@ class LSTM(Sequences):
         batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, *, norm: str | None = None,
         norm_each_gate: bool = False, carry_norm: bool = False, norm_cell: bool = True,
         forget_bias: float | None = None, gate_activation: str = "sigmoid", max_length: int | None = None,
-        eps: float = 1e-5, proj_size: int = 0, device: str | None = None, dtype: DType | str | None = None,
+        eps: float = 1e-5, proj_size: int = 0, device: str | None = None, dtype: DTypeLike = None,
     ) -> None:  # fmt: skip
         if integer(self.name, "proj_size", proj_size, 0):
             raise TypeError(
@@ -348,7 +348,7 @@ class GRU(Sequences):
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool | Literal["input"] = True,
         batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, *, norm: str | None = None,
         convention: str | None = None, reset_after: bool = True, gate_activation: str = "sigmoid",
-        max_length: int | None = None, eps: float = 1e-5, device: str | None = None, dtype: DType | str | None = None,
+        max_length: int | None = None, eps: float = 1e-5, device: str | None = None, dtype: DTypeLike = None,
     ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, bias, norm, eps)
         self._set_gru(convention, reset_after)

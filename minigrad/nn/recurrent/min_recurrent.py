@@ -1,7 +1,7 @@
 """Recurrent layers whose gates depend on the input alone, so that `linear_scan` runs all of their steps."""
 
 from minigrad.array.creation import arange, empty
-from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.ops.activation import sigmoid, softplus
 from minigrad.engine.ops.join import split
 from minigrad.engine.ops.logic import where
@@ -25,12 +25,12 @@ class _Minimal(Sequences):
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
         dropout: float = 0.0, bidirectional: bool = False, *, norm: str | None = None, eps: float = 1e-5,
-        device: str | None = None, dtype: DType | str | None = None,
+        device: str | None = None, dtype: DTypeLike = None,
     ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, self._flag("bias", bias), norm, eps)
         self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)
 
-    def _add_layer(self, suffix: str, input_size: int, device: str | None, dtype: DType | str | None) -> None:
+    def _add_layer(self, suffix: str, input_size: int, device: str | None, dtype: DTypeLike) -> None:
         rows, biased = self.gates * self.hidden_size, self.bias and self.norm is None
         weight = Parameter(empty((rows, input_size), dtype=dtype, device=device))
         self.register_parameter("weight_ih" + suffix, weight)

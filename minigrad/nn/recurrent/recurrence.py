@@ -4,7 +4,7 @@ import math
 from typing import Literal
 
 from minigrad.array.creation import empty
-from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.dtype import DType, DTypeLike
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.recurrent import GATES, Cell, normalized
@@ -58,7 +58,7 @@ class GateNorm(Affine):
 
     def __init__(
         self, sizes: list[int] | tuple[int, ...], eps: float = 1e-5,
-        device: str | None = None, dtype: DType | str | None = None, *, centered: bool = True,
+        device: str | None = None, dtype: DTypeLike = None, *, centered: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes, self.eps, self.centered = tuple(sizes), eps, centered
@@ -165,7 +165,7 @@ class Recurrent(Module):
 
     # ── parameters ──
 
-    def _add_layer(self, suffix: str, input_size: int, device: str | None, dtype: DType | str | None) -> None:
+    def _add_layer(self, suffix: str, input_size: int, device: str | None, dtype: DTypeLike) -> None:
         """Add the weights, biases and norms of one layer in one direction, under PyTorch's names."""
         n = self.hidden_size
         columns = GATES[self.kind] * n

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from minigrad.array.creation import arange, zeros
-from minigrad.engine.memory.dtype import DType
+from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.memory.listener import note_composed
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.join import concat, split, stack, unstack
@@ -34,7 +34,7 @@ class Sequences(Recurrent):
 
     def _finish(
         self, num_layers: int, batch_first: bool, dropout: float, bidirectional: bool,
-        device: str | None, dtype: DType | str | None,
+        device: str | None, dtype: DTypeLike,
     ) -> None:  # fmt: skip
         self.num_layers = num_layers = integer(self.name, "num_layers", num_layers, 1)
         self.dropout = number(self.name, "dropout", dropout, 0, 1)
@@ -51,7 +51,7 @@ class Sequences(Recurrent):
                 self._add_layer(suffix, width, device, dtype)
         self.reset_parameters()
 
-    def _add_layer(self, suffix: str, input_size: int, device: str | None, dtype: DType | str | None) -> None:
+    def _add_layer(self, suffix: str, input_size: int, device: str | None, dtype: DTypeLike) -> None:
         super()._add_layer(suffix, input_size, device, dtype)
         for name, (features, bias) in self._batch_norms().items():
             assert self.max_length is not None
