@@ -102,17 +102,14 @@ def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
     The gradients are ``dB = A⁻ᵀ G`` and ``dA = −dB Yᵀ``, which can be differentiated again. LAPACK runs on the CPU:
     for tensors on a GPU, this waits.
 
+    Y is ``(..., n, k)``, or ``(..., n)`` for a vector.
+
     Parameters
     ----------
     x1 : Tensor
         ``(..., n, n)``: A. Integers are converted to the default dtype.
     x2 : Tensor
         ``(..., n, k)``, or a vector ``(n,)``: B. The leading axes broadcast.
-
-    Returns
-    -------
-    Tensor
-        ``(..., n, k)``, or ``(..., n)`` for a vector.
 
     Raises
     ------

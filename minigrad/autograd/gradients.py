@@ -189,12 +189,8 @@ def vjp(f: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, Callable[[Te
 def jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """The derivatives of every element of f(x) with respect to every element of x.
 
-    Raises MemoryError if the result does not fit into memory; raised before the first pass.
-
-    Returns
-    -------
-    Tensor, shape (*f(x).shape, *x.shape)
-        One backward pass for each element of f(x).
+    Raises MemoryError if the result does not fit into memory; raised before the first pass. The result, of shape
+    ``(*f(x).shape, *x.shape)``, takes a backward pass for each element of f(x).
 
     Examples
     --------
@@ -215,11 +211,7 @@ def jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 def hessian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """The second derivatives of a function that returns one value.
 
-    Raises ValueError if f(x) does not have exactly one element.
-
-    Returns
-    -------
-    Tensor, shape (*x.shape, *x.shape)
+    Raises ValueError if f(x) does not have exactly one element. The result has the shape ``(*x.shape, *x.shape)``.
 
     Examples
     --------

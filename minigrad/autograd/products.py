@@ -111,7 +111,8 @@ def hvp(f: Callable[..., Tensor], x: Any, v: Any) -> Any:
 
     The gradient is recorded and pulled back with the cotangent v (Pearlmutter 1994, Neural Computation 6:147): two
     backward passes and memory linear in x, where `hessian` takes a pass for each element and memory for all pairs.
-    Raises TypeError or ValueError if v does not match x, or f returns anything but a tensor of one element.
+    Raises TypeError or ValueError if v does not match x, or f returns anything but a tensor of one element. The result,
+    in the structure of x, is recorded as those of `jvp` are.
 
     Parameters
     ----------
@@ -119,11 +120,6 @@ def hvp(f: Callable[..., Tensor], x: Any, v: Any) -> Any:
         Returns a tensor of one element.
     x, v : Tensor, sequence or dict
         The point and the vector, in the structure of the arguments of `jvp`.
-
-    Returns
-    -------
-    Tensor, or the structure of x
-        Recorded, and differentiable, as the results of `jvp` are.
 
     Examples
     --------

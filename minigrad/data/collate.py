@@ -23,10 +23,6 @@ def collate(samples: Sequence[Any]) -> Any:
     samples : sequence
         At least one.
 
-    Returns
-    -------
-    Tensor, tuple, dict or list
-
     Examples
     --------
     >>> mg.data.collate([([0.5, 1.5], "one"), ([2.5, 3.5], "two")])

@@ -177,10 +177,6 @@ def random_split(dataset: Any, lengths: Sequence[float], seed: int | None = None
     seed : int, optional
         The seed of the order. By default, a random one, which `manual_seed` determines.
 
-    Returns
-    -------
-    list of Subset
-
     Examples
     --------
     >>> train, test = mg.data.random_split(mg.data.ArrayDataset(list(range(10))), [0.8, 0.2], seed=0)

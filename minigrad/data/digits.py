@@ -11,7 +11,8 @@ def digits(split: str = "train", size: int = 8, seed: int = 0) -> ArrayDataset:
 
     They are the test set of "Optical Recognition of Handwritten Digits" (Alpaydin, Kaynak 1998,
     https://doi.org/10.24432/C50P49), 8 × 8 pixels with 17 grey levels. Raises ImportError if scikit-learn is not
-    installed, and ValueError for an unknown split or size.
+    installed, and ValueError for an unknown split or size. The images are (N, size, size), float32 from 0 to 1, and the
+    labels (N,), int64.
 
     Parameters
     ----------
@@ -21,11 +22,6 @@ def digits(split: str = "train", size: int = 8, seed: int = 0) -> ArrayDataset:
         ones at (i + ½) · 8/28 − ½, clamped to the border.
     seed : int
         The seed of the split. Use the same one for both splits.
-
-    Returns
-    -------
-    ArrayDataset
-        Images (N, size, size), float32 from 0 to 1, and labels (N,), int64.
 
     Examples
     --------

@@ -20,7 +20,7 @@ def mnist(folder: str | os.PathLike[str], split: str = "train") -> ArrayDataset:
     """Load 70,000 handwritten digits, 60,000 for training (LeCun, Cortes, Burges, http://yann.lecun.com/exdb/mnist/).
 
     Raises FileNotFoundError if a file is missing, and ValueError for a truncated or wrong file, images and labels that
-    differ in number, and an unknown split.
+    differ in number, and an unknown split. The images are (N, 28, 28), float32 from 0 to 1, and the labels (N,), int64.
 
     Parameters
     ----------
@@ -29,11 +29,6 @@ def mnist(folder: str | os.PathLike[str], split: str = "train") -> ArrayDataset:
         ``t10k-images-idx3-ubyte``, ``t10k-labels-idx1-ubyte``, each with or without ``.gz``. The files of Fashion-MNIST
         have the same names.
     split : {"train", "test"}
-
-    Returns
-    -------
-    ArrayDataset
-        Images (N, 28, 28), float32 from 0 to 1, and labels (N,), int64.
 
     Examples
     --------

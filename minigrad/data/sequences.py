@@ -18,6 +18,8 @@ def pad_sequences(
 ) -> Tensor:  # fmt: skip
     """Pad or truncate sequences to the same length; arguments and defaults are Keras's, except the dtype.
 
+    The result is (N, maxlen, …).
+
     Parameters
     ----------
     sequences : sequence
@@ -32,11 +34,6 @@ def pad_sequences(
         Whether to truncate at the beginning or at the end.
     value : float
         The padding value.
-
-    Returns
-    -------
-    Tensor
-        (N, maxlen, …).
 
     Raises
     ------

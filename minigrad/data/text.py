@@ -47,7 +47,8 @@ def imdb(folder: str | os.PathLike[str], split: str = "train") -> Texts:
     """Load movie reviews, half of them positive (Maas et al. 2011, https://ai.stanford.edu/~amaas/data/sentiment/).
 
     Raises FileNotFoundError if a folder is missing or has no reviews, and ValueError for a review that is not UTF-8, is
-    not a regular file, or is a link to outside the folder; and for an unknown split.
+    not a regular file, or is a link to outside the folder; and for an unknown split. The classes are "neg" and "pos";
+    reviews are ordered by class and file name.
 
     Parameters
     ----------
@@ -56,11 +57,6 @@ def imdb(folder: str | os.PathLike[str], split: str = "train") -> Texts:
         folder.
     split : {"train", "test"}
         25,000 reviews each.
-
-    Returns
-    -------
-    Texts
-        Reviews of the classes "neg" and "pos", ordered by class and file name.
 
     Examples
     --------
@@ -106,7 +102,8 @@ def character_names(split: str = "train", seed: int = 0) -> Texts:
 
     Names that follow a rule are left out: Hangul syllables, and names that end in the character's code point. The rest
     depends on Python's Unicode version: with Python 3.11 (Unicode 14.0), 32,647 names of 1 to 15 words in 26 classes.
-    They are part of Python, so nothing has to be downloaded. Raises ValueError for an unknown split.
+    They are part of Python, so nothing has to be downloaded. Raises ValueError for an unknown split. The names are in
+    random order, with words separated by spaces; the classes are the categories in alphabetical order.
 
     Parameters
     ----------
@@ -114,11 +111,6 @@ def character_names(split: str = "train", seed: int = 0) -> Texts:
         A fifth, chosen at random, is held out for testing.
     seed : int
         The seed of the split. Use the same one for both splits.
-
-    Returns
-    -------
-    Texts
-        The names in random order, with words separated by spaces; classes are the categories in alphabetical order.
 
     Examples
     --------
@@ -147,10 +139,6 @@ def topics() -> str:
 
     It is English prose and code, about 465,000 characters with Python 3.11: the texts of `pydoc_data.topics` in the
     order of their titles, separated by empty lines.
-
-    Returns
-    -------
-    str
 
     Examples
     --------

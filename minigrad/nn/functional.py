@@ -70,7 +70,7 @@ def floats(op: str, x: Tensor) -> Tensor:
 
 @rename_arguments
 def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
-    """Look up the rows of a table at the given indices.
+    """Look up the rows of a table at the given indices. The result is ``(*indices.shape, D)``.
 
     Parameters
     ----------
@@ -80,11 +80,6 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
         ``(V, D)``.
     padding_idx : int, optional
         A row that gets no gradient.
-
-    Returns
-    -------
-    Tensor
-        ``(*indices.shape, D)``.
 
     Raises
     ------
@@ -125,7 +120,7 @@ def padding_row(op: str, padding_idx: int | None, rows: int) -> int | None:
 
 
 def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
-    """Make rows that are 1 at the label and 0 elsewhere.
+    """Make rows that are 1 at the label and 0 elsewhere. The result is ``(..., C)``, int64.
 
     Parameters
     ----------
@@ -133,11 +128,6 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
         ``(...)``, int32, int64 or uint8.
     num_classes : int
         C; −1 means the largest label plus one.
-
-    Returns
-    -------
-    Tensor
-        ``(..., C)``, int64.
 
     Raises
     ------

@@ -376,10 +376,7 @@ class Module(Registry):
     def register_forward_hook(self, hook: Callable[["Module", tuple[Any, ...], Any], Any]) -> HookHandle:
         """Call ``hook(module, args, output)`` after `forward`; its result, if not None, replaces `output`.
 
-        Returns
-        -------
-        HookHandle
-            Its ``remove()`` removes the hook.
+        ``remove()`` of the handle removes the hook.
 
         Examples
         --------

@@ -103,17 +103,13 @@ class LBFGS(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Evaluate the loss and iterate until a limit or a tolerance is reached.
 
-        Raises TypeError without a closure, or if it returns no number.
+        Raises TypeError without a closure, or if it returns no number. The result is that of the first call of
+        `closure`.
 
         Parameters
         ----------
         closure : callable
             Clears the gradients, computes the loss, calls its ``backward`` and returns it.
-
-        Returns
-        -------
-        object
-            The result of the first call of `closure`.
         """
         if not callable(closure):
             raise TypeError(

@@ -68,16 +68,13 @@ def barrier() -> None:
 def all_reduce_(x: Tensor, op: str = "sum") -> Tensor:
     """Combine x over the ranks, in place, without a copy on the CPU.
 
+    The result is x, which has the same values on all ranks, to the last bit.
+
     Parameters
     ----------
     x : Tensor
         Contiguous, of the same shape and dtype on all ranks.
     op : {"sum", "mean", "max", "min"}
-
-    Returns
-    -------
-    Tensor
-        x, which has the same values on all ranks, to the last bit.
 
     Raises
     ------
@@ -120,11 +117,6 @@ def broadcast_(x: Tensor, root: int = 0) -> Tensor:
     root : int
         The rank whose values they become.
 
-    Returns
-    -------
-    Tensor
-        x.
-
     Examples
     --------
     >>> mg.distributed.broadcast_(mg.ones(2))
@@ -140,15 +132,12 @@ def broadcast_(x: Tensor, root: int = 0) -> Tensor:
 def all_gather(x: Tensor) -> Tensor:
     """Return the tensors of all ranks along a new first axis. Errors are as for `all_reduce_`.
 
+    The result, ``(size, *x.shape)``, has no gradient.
+
     Parameters
     ----------
     x : Tensor
         Of the same shape and dtype on all ranks.
-
-    Returns
-    -------
-    Tensor
-        Of shape ``(size, *x.shape)``, without gradient.
 
     Examples
     --------
@@ -166,16 +155,13 @@ def all_gather(x: Tensor) -> Tensor:
 def reduce_scatter(x: Tensor, op: str = "sum") -> Tensor:
     """Combine tensors of one part for each rank, and return the part of this one. Errors are as for `all_reduce_`.
 
+    The result, the combination of ``x[rank()]`` over the ranks, has no gradient.
+
     Parameters
     ----------
     x : Tensor
         Of shape ``(size, ...)``, the same on all ranks.
     op : {"sum", "mean", "max", "min"}
-
-    Returns
-    -------
-    Tensor
-        The combination of ``x[rank()]`` over the ranks, without gradient.
 
     Examples
     --------
@@ -218,11 +204,6 @@ def all_reduce(x: Tensor, op: str = "sum") -> Tensor:
     x : Tensor
         Of the same shape and dtype on all ranks.
     op : {"sum", "mean"}
-
-    Returns
-    -------
-    Tensor
-        Of the shape of x.
 
     Examples
     --------

@@ -17,15 +17,12 @@ Row = dict[str, float]
 def evaluate(model: Module, loader: Iterable[Any], loss: Metric, metrics: Mapping[str, Metric] | None = None) -> Row:
     """Return the mean loss and metrics of a model over all samples, in evaluation mode and without a tape.
 
+    The result has "loss" and the metrics.
+
     Parameters
     ----------
     model, loader, loss, metrics
         As for `fit`.
-
-    Returns
-    -------
-    dict
-        "loss" and the metrics.
 
     Examples
     --------
@@ -77,11 +74,6 @@ def accuracy(outputs: Tensor, target: Tensor) -> Tensor:
     target : Tensor
         Labels of shape (N, …).
 
-    Returns
-    -------
-    Tensor
-        Of dtype bool and the shape of `target`.
-
     Examples
     --------
     >>> mg.train.accuracy(mg.tensor([[0.1, 0.9], [0.8, 0.2]]), mg.tensor([1, 1]))
@@ -98,16 +90,13 @@ def accuracy(outputs: Tensor, target: Tensor) -> Tensor:
 def confusion_matrix(predicted: Any, target: Any, classes: int) -> Tensor:
     """Count how often each label was predicted as each class.
 
+    The result is (classes, classes), int64: row i, column j counts samples of label i that were predicted as j.
+
     Parameters
     ----------
     predicted, target : array-like of int
         Labels from 0 to `classes` − 1, of equal shape.
     classes : int
-
-    Returns
-    -------
-    Tensor
-        Of shape (classes, classes) and dtype int64: row i, column j counts samples of label i that were predicted as j.
 
     Examples
     --------

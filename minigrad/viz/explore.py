@@ -118,7 +118,8 @@ def explore(
     other.
 
     A recurrent layer, which is one operation for all time steps, can be opened on the page: its composition is run
-    here, forward and backward, and shows every gate and state with its gradient, step by step.
+    here, forward and backward, and shows every gate and state with its gradient, step by step. Notebooks display the
+    page, and it can be passed where a path is expected.
 
     Parameters
     ----------
@@ -135,11 +136,6 @@ def explore(
         The block that the forward pass ran in; by default the most recent one.
     title : str
         The heading of the page.
-
-    Returns
-    -------
-    Page
-        Notebooks display it, and it can be passed where a path is expected.
 
     Raises
     ------

@@ -33,6 +33,8 @@ def ctc_loss(
     same. An infinite loss, of a target without an alignment, does not depend on `log_probs`: its gradient is 0, where
     PyTorch's is NaN.
 
+    The result is a scalar, or ``(N,)`` for "none".
+
     Parameters
     ----------
     log_probs : Tensor
@@ -49,11 +51,6 @@ def ctc_loss(
         The mean, as in PyTorch, is over the samples, of each loss divided by the number of its labels, at least 1.
     zero_infinity : bool
         Whether an infinite loss counts as 0.
-
-    Returns
-    -------
-    Tensor
-        A scalar, or ``(N,)`` for "none".
 
     Raises
     ------

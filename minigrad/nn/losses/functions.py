@@ -30,6 +30,8 @@ def binary_cross_entropy(
     have no gradient, whereas PyTorch gives one of about 1e12. If logits are available, use
     `binary_cross_entropy_with_logits`, which loses no digits and always has the correct gradient.
 
+    The result is a scalar, or has the shape of `probs` for "none".
+
     Parameters
     ----------
     probs : Tensor
@@ -39,11 +41,6 @@ def binary_cross_entropy(
     weight : Tensor, optional
         w, broadcast over the losses.
     reduction : {"mean", "sum", "none"}
-
-    Returns
-    -------
-    Tensor
-        A scalar, or the shape of `probs` for "none".
 
     Raises
     ------
@@ -75,7 +72,8 @@ def binary_cross_entropy_with_logits(
     """Binary cross-entropy of σ(z): loss = w (q y log(1 + e^−z) + (1 − y) log(1 + e^z)).
 
     The logarithms are softplus(−z) and softplus(z), which do not overflow for any z. Nothing is subtracted, so even a
-    loss near zero keeps its digits. Errors are as for `binary_cross_entropy`.
+    loss near zero keeps its digits. Errors are as for `binary_cross_entropy`. The result is a scalar, or has the shape
+    of `logits` for "none".
 
     Parameters
     ----------
@@ -85,11 +83,6 @@ def binary_cross_entropy_with_logits(
         As in `binary_cross_entropy`.
     pos_weight : Tensor, optional
         q, the weight of positive labels, broadcast over the losses; 1 by default.
-
-    Returns
-    -------
-    Tensor
-        A scalar, or the shape of `logits` for "none".
 
     Examples
     --------
@@ -110,18 +103,13 @@ def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """Squared error: loss = (x − y)².
 
     Raises TypeError if an argument is not a tensor of floats, and ValueError for shapes that differ, or for an unknown
-    `reduction`.
+    `reduction`. The result is a scalar, or has the shape of `x` for "none".
 
     Parameters
     ----------
     x, target : Tensor
         Floats of the same shape. They are not broadcast: shapes (N, 1) and (N,) are an error, not N² losses.
     reduction : {"mean", "sum", "none"}
-
-    Returns
-    -------
-    Tensor
-        A scalar, or the shape of `x` for "none".
 
     Examples
     --------
@@ -274,6 +262,7 @@ def triplet_margin_loss(
 
     Balntas et al. 2016, https://bmva-archive.org.uk/bmvc/2016/papers/paper119/. Raises TypeError if an argument is not
     a tensor of floats, and ValueError for shapes that differ, a margin that is not above 0, or an unknown `reduction`.
+    The result is a scalar, or ``(N,)`` for "none".
 
     Parameters
     ----------
@@ -288,11 +277,6 @@ def triplet_margin_loss(
     swap : bool
         Whether to take ‖b − c‖ₚ where it is less than ‖a − c‖ₚ.
     reduction : {"mean", "sum", "none"}
-
-    Returns
-    -------
-    Tensor
-        A scalar, or ``(N,)`` for "none".
 
     Examples
     --------
@@ -332,6 +316,8 @@ def gaussian_nll_loss(
     ValueError for shapes that do not fit, a negative variance (of a tensor, checked on the CPU only), or an unknown
     `reduction`.
 
+    The result is a scalar, or has the shape of `x` for "none".
+
     Parameters
     ----------
     x, target : Tensor
@@ -343,11 +329,6 @@ def gaussian_nll_loss(
     eps : float
         ε.
     reduction : {"mean", "sum", "none"}
-
-    Returns
-    -------
-    Tensor
-        A scalar, or the shape of `x` for "none".
 
     Examples
     --------

@@ -43,18 +43,13 @@ def convert_sync_batchnorm(module: Module) -> Module:
     """Replace every `BatchNorm1d` and `BatchNorm2d` in a module by a `SyncBatchNorm` with the same parameters.
 
     Layers derived from these, such as `BatchRenorm1d`, and `RecurrentBatchNorm1d` stay as they are. Raises TypeError if
-    it is not a module.
+    it is not a module. The result is the module, or the layer that takes its place.
 
     Parameters
     ----------
     module : Module
         Changed in place, unless it is itself such a layer. The parameters are the same objects, so an optimizer may
         have them already.
-
-    Returns
-    -------
-    Module
-        The module, or the layer that takes its place.
 
     Examples
     --------

@@ -21,7 +21,8 @@ def pad_sequence(
 
     `minigrad.data.pad_sequences` does this for arrays and lists of numbers, with the batch first. Recurrent layers take
     the lengths as ``lengths=`` in place of PyTorch's packed sequences. Raises TypeError for anything but tensors, and
-    ValueError for no sequences, a 0-d tensor, shapes that differ in other axes, and an unknown `padding_side`.
+    ValueError for no sequences, a 0-d tensor, shapes that differ in other axes, and an unknown `padding_side`. The
+    result is ``(T, N, ...)``, or ``(N, T, ...)`` if `batch_first`, with the largest T.
 
     Parameters
     ----------
@@ -31,11 +32,6 @@ def pad_sequence(
         Whether the batch is the first axis of the result, not the second.
     padding_value : float
     padding_side : {"right", "left"}
-
-    Returns
-    -------
-    Tensor
-        ``(T, N, ...)``, or ``(N, T, ...)`` if `batch_first`, with the largest T.
 
     Examples
     --------
