@@ -74,10 +74,6 @@ class ArrayDataset(Dataset):
     *arrays : array-like
         Arrays of shape (N, …), all with the same N; memory is shared if `asarray` can share it.
 
-    Attributes
-    ----------
-    arrays : tuple of Tensor
-
     Examples
     --------
     >>> import numpy as np

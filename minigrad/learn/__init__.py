@@ -71,12 +71,7 @@ def check(stage: str | int | None = None, *functions: Callable[..., Any], folder
 
 
 def overview(folder: str | Path | None = None) -> None:
-    """Print the stages, the progress, and what to do next.
-
-    Parameters
-    ----------
-    folder : str or Path, optional
-        As in `check`.
+    """Print the stages, the progress, and what to do next. `folder` is as in `check`.
 
     Examples
     --------
@@ -90,10 +85,7 @@ def overview(folder: str | Path | None = None) -> None:
 def start(stage: str | int | None = None, folder: str | Path | None = None) -> None:
     """Write the file of a stage into the reader's folder; a file that is there stays as it is.
 
-    Parameters
-    ----------
-    stage, folder
-        As in `check`.
+    `stage` and `folder` are as in `check`.
 
     Examples
     --------
@@ -108,10 +100,7 @@ def start(stage: str | int | None = None, folder: str | Path | None = None) -> N
 def reset(stage: str | int, folder: str | Path | None = None) -> None:
     """Write the file of a stage again; the reader's file is kept under another name.
 
-    Parameters
-    ----------
-    stage, folder
-        As in `check`.
+    `stage` and `folder` are as in `check`.
 
     Examples
     --------
@@ -125,12 +114,7 @@ def reset(stage: str | int, folder: str | Path | None = None) -> None:
 
 
 def hint(stage: str | int | None = None, folder: str | Path | None = None) -> None:
-    """Print the next hint of a stage, after those that were printed before.
-
-    Parameters
-    ----------
-    stage, folder
-        As in `check`.
+    """Print the next hint of a stage, after those that were printed before. `stage` and `folder` are as in `check`.
 
     Examples
     --------
@@ -143,12 +127,7 @@ def hint(stage: str | int | None = None, folder: str | Path | None = None) -> No
 
 
 def solution(stage: str | int) -> None:
-    """Print a solution of a stage.
-
-    Parameters
-    ----------
-    stage : str or int
-        As in `check`.
+    """Print a solution of a stage. `stage` is as in `check`.
 
     Examples
     --------

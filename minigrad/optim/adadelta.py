@@ -16,20 +16,14 @@ class Adadelta(Optimizer):
 
     Parameters
     ----------
-    params : iterable of Tensor, or iterable of dict
-        The tensors to train, or groups of tensors with their own options.
+    params, weight_decay, maximize, foreach, capturable
+        As for `Adam`.
     lr : float
         η, 1 in the paper.
     rho : float
         ρ, in [0, 1].
     eps : float
         ε, which sets the size of the first steps.
-    weight_decay : float
-        λ.
-    foreach, capturable : bool, optional
-        PyTorch's, without effect: one kernel updates all parameters.
-    maximize : bool
-        Whether to maximize: −g replaces g.
 
     Examples
     --------

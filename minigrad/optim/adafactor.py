@@ -31,12 +31,8 @@ class Adafactor(Optimizer):
         ε₁, by default the dtype's distance from 1 to the next number, and ε₂.
     d : float
         At least 1.
-    weight_decay : float
-        λ.
-    foreach : bool, optional
-        PyTorch's, without effect.
-    maximize : bool
-        Whether to maximize: −g replaces g.
+    weight_decay, maximize, foreach
+        As for `Adam`.
 
     Examples
     --------

@@ -13,27 +13,16 @@ class Adagrad(Optimizer):
     g ← g + λ p;  s ← s + g²;  p ← p − η / (1 + (t − 1) κ) · g / (√s + ε) at step t. With `eps_in_sqrt`, √(s + ε)
     replaces √s + ε, as in Keras and optax, where ε is 1e-7 and s is 0.1 before the first step.
 
-    Raises TypeError if `params` contains anything but tensors or dicts, and ValueError for no parameters, duplicate
-    parameters, or negative options.
+    Errors are as for `Adam`.
 
     Parameters
     ----------
-    params : iterable of Tensor, or iterable of dict
-        The tensors to train, or groups of tensors with their own options.
-    lr : float
-        η.
+    params, lr, weight_decay, eps, maximize, foreach, fused
+        As for `Adam`.
     lr_decay : float
         κ.
-    weight_decay : float
-        λ.
     initial_accumulator_value : float
         s before the first step.
-    eps : float
-        ε.
-    maximize : bool
-        Whether to maximize: −g replaces g.
-    foreach, fused : bool, optional
-        PyTorch's, without effect: one kernel updates all parameters.
     eps_in_sqrt : bool
         Whether to add ε to the sum, inside the root.
 

@@ -13,12 +13,7 @@ class Lion(Optimizer):
     p ← p − η (sign(β₁ m + (1 − β₁) g) + λ p);  m ← β₂ m + (1 − β₂) g. Every element moves by η in each step, so that
     rates are 3 to 10 times smaller than `AdamW`'s, and decays as much larger.
 
-    Errors are as for `Adam`.
-
-    Parameters
-    ----------
-    params, lr, betas, weight_decay, maximize, foreach
-        As for `AdamW`.
+    Parameters are as for `AdamW`, and errors as for `Adam`.
 
     Examples
     --------

@@ -13,12 +13,7 @@ class RAdam(Adam):
     p ← p − η r m̂ √(1 − β₂ᵗ) / (√v + ε), with r² = (ρ − 4)(ρ − 2) ρ∞ / ((ρ∞ − 4)(ρ∞ − 2) ρ), if ρ > 5, as from the
     sixth step for β₂ = 0.999, and p ← p − η m̂ before.
 
-    Errors are as for `Adam`.
-
-    Parameters
-    ----------
-    params, lr, betas, eps, weight_decay, decoupled_weight_decay, foreach, maximize, capturable
-        As for `Adam`.
+    Parameters and errors are as for `Adam`.
 
     Examples
     --------

@@ -16,30 +16,17 @@ class RMSprop(Optimizer):
     With `eps_in_sqrt`, √(v + ε) replaces √v + ε; with `lr_in_momentum`, b ← μ b + η g / (√v + ε) and p ← p − b. Keras,
     optax and Paddle have both, and `alpha` 0.9, 0.9 and 0.95.
 
-    Raises TypeError if `params` contains anything but tensors or dicts, and ValueError for no parameters, duplicate
-    parameters, or negative options.
+    Errors are as for `Adam`.
 
     Parameters
     ----------
-    params : iterable of Tensor, or iterable of dict
-        The tensors to train, or groups of tensors with their own options.
-    lr : float
-        η.
+    params, lr, eps, weight_decay, maximize, foreach, fused, capturable, decoupled_weight_decay
+        As for `Adam`.
     alpha : float
         α.
-    eps : float
-        ε.
-    weight_decay : float
-        λ.
     momentum : float
         μ.
     centered : bool
-    maximize : bool
-        Whether to maximize: −g replaces g.
-    foreach, fused, capturable : bool, optional
-        PyTorch's, without effect: one kernel updates all parameters.
-    decoupled_weight_decay : bool
-        Whether p ← p − η λ p replaces g ← g + λ p.
     eps_in_sqrt : bool
         Whether to add ε inside the root.
     lr_in_momentum : bool

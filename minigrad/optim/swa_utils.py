@@ -33,12 +33,7 @@ def get_swa_avg_fn() -> Average:
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
-    """Return the function of an exponential average: decay · average + (1 − decay) · parameter.
-
-    Parameters
-    ----------
-    decay : float
-        In [0, 1].
+    """Return the function of an exponential average: decay · average + (1 − decay) · parameter. `decay` is in [0, 1].
 
     Examples
     --------

@@ -17,12 +17,7 @@ Row = dict[str, float]
 def evaluate(model: Module, loader: Iterable[Any], loss: Metric, metrics: Mapping[str, Metric] | None = None) -> Row:
     """Return the mean loss and metrics of a model over all samples, in evaluation mode and without a tape.
 
-    The result has "loss" and the metrics.
-
-    Parameters
-    ----------
-    model, loader, loss, metrics
-        As for `fit`.
+    The result has "loss" and the metrics. Parameters are as for `fit`.
 
     Examples
     --------
@@ -43,10 +38,7 @@ def evaluate(model: Module, loader: Iterable[Any], loss: Metric, metrics: Mappin
 def predict(model: Module, loader: Iterable[Any]) -> tuple[Tensor, Tensor]:
     """Return the outputs of a model for all batches and the targets, in evaluation mode and without a tape.
 
-    Parameters
-    ----------
-    model, loader
-        As for `fit`.
+    Parameters are as for `fit`.
 
     Returns
     -------

@@ -48,11 +48,6 @@ def rows_of(array: np.ndarray) -> np.ndarray:
 def describe(x: Tensor) -> dict[str, Any]:
     """Describe a tensor for a page.
 
-    Parameters
-    ----------
-    x : Tensor
-        Of any shape, dtype and device.
-
     Returns
     -------
     dict

@@ -266,12 +266,7 @@ class TransformerEncoder(_Stack):
 
 
 class TransformerDecoder(_Stack):
-    """A stack of copies of a decoder layer.
-
-    Parameters
-    ----------
-    decoder_layer, num_layers, norm
-        As in `TransformerEncoder`.
+    """A stack of copies of a decoder layer. Parameters are as in `TransformerEncoder`.
 
     Examples
     --------

@@ -68,12 +68,7 @@ class TLU(Module):
     Singh, Krishnan 2020, https://arxiv.org/abs/1911.09737. With τ = 0, the initial value, it is a ReLU.
 
     Raises ValueError for `num_features` below 1; when called, for an input that is not ``(N, C, ...)``; TypeError when
-    called, for an input of another dtype.
-
-    Parameters
-    ----------
-    num_features, device, dtype
-        As in `FilterResponseNorm2d`.
+    called, for an input of another dtype. Parameters are as in `FilterResponseNorm2d`.
 
     Attributes
     ----------

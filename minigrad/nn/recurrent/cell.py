@@ -41,7 +41,8 @@ class RNNCell(_StepCell):
 
         h' = f(W_ih x + b_ih + W_hh h + b_hh)
 
-    With a norm it is the step of `RNN` with this norm.
+    With a norm it is the step of `RNN` with this norm. The parameters are those of `RNN`, whose names for the first
+    layer end in ``_l0``.
 
     Parameters
     ----------
@@ -49,11 +50,6 @@ class RNNCell(_StepCell):
         As in `RNN`.
     norm : {None, "layer", "rms"}
         Whether the sum is normalized before f.
-
-    Attributes
-    ----------
-    weight_ih, weight_hh, bias_ih, bias_hh, ln
-        As in `RNN`, whose names for the first layer end in ``_l0``.
 
     Raises
     ------
@@ -96,7 +92,7 @@ class LSTMCell(_StepCell):
 
     With a norm, and with `norm_each_gate`, `carry_norm` and `norm_cell`, it is the step of `LSTM` with these options.
     Raises ValueError for unknown or incompatible options; when called, for shapes that do not match; TypeError as in
-    `RNNCell`.
+    `RNNCell`. The parameters are those of `LSTM`, whose names for the first layer end in ``_l0``.
 
     Parameters
     ----------
@@ -106,11 +102,6 @@ class LSTMCell(_StepCell):
         As in `Linear`.
     norm : {None, "layer", "rms"}
         What to normalize.
-
-    Attributes
-    ----------
-    weight_ih, weight_hh, bias_ih, bias_hh, ln_ih, ln_hh, ln, ln_c
-        As in `LSTM`, whose names for the first layer end in ``_l0``.
 
     Examples
     --------
@@ -150,7 +141,8 @@ class GRUCell(_StepCell):
         h' = (1 − z) n + z h
 
     With a norm, and with `convention` and `reset_after`, it is the step of `GRU` with these options. Raises ValueError
-    for unknown options; when called, for shapes that do not match; TypeError as in `RNNCell`.
+    for unknown options; when called, for shapes that do not match; TypeError as in `RNNCell`. The parameters are those
+    of `GRU`, whose names for the first layer end in ``_l0``.
 
     Parameters
     ----------
@@ -158,11 +150,6 @@ class GRUCell(_StepCell):
         As in `GRU`.
     norm : {None, "layer", "rms"}
         What to normalize.
-
-    Attributes
-    ----------
-    weight_ih, weight_hh, bias_ih, bias_hh, ln_ih, ln_hh
-        As in `GRU`, whose names for the first layer end in ``_l0``.
 
     Examples
     --------

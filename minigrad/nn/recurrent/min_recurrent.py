@@ -145,12 +145,7 @@ class MinLSTM(_Minimal):
         h_t = (σ(f) h_{t-1} + σ(i) c) / (σ(f) + σ(i))
 
     There is no cell state and no output gate; the division makes the two gates add up to one. Otherwise it is as in
-    `MinGRU`, with three blocks of rows in the order f, i, c.
-
-    Parameters
-    ----------
-    input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, norm, eps, device, dtype
-        As in `MinGRU`.
+    `MinGRU`, with three blocks of rows in the order f, i, c. Parameters are as in `MinGRU`.
 
     Attributes
     ----------
