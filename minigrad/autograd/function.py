@@ -12,8 +12,6 @@ from minigrad.engine.tape.node import GradientError, is_grad_enabled
 from minigrad.engine.tape.python_function import attach, record_function, result_over
 from minigrad.engine.tensor.tensor import Tensor
 
-__all__ = ["Function"]
-
 
 class Context:
     """The values that ``forward`` keeps for ``backward``: attributes of any name, and tensors by `save_for_backward`.

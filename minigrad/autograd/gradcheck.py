@@ -11,8 +11,6 @@ from minigrad.engine.tape.modes import enable_grad, no_grad
 from minigrad.engine.tape.node import GradientError
 from minigrad.engine.tensor.tensor import Tensor
 
-__all__ = ["gradcheck"]
-
 
 def gradcheck(
     f: Callable[..., Tensor | Sequence[Tensor]], inputs: Tensor | Sequence[Tensor], *, order: int = 2,

@@ -14,9 +14,6 @@ from minigrad.engine.tape.modes import enable_grad
 from minigrad.engine.tape.node import is_grad_enabled
 from minigrad.engine.tensor.tensor import Tensor
 
-__all__ = ["grad", "hessian", "jacobian", "value_and_grad", "vjp"]
-
-
 # ── gradients ─────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -11,8 +11,6 @@ from minigrad.engine.tape.node import is_grad_enabled
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.engine.tensor.trees import leaves, map_tensors
 
-__all__ = ["hvp", "jvp"]
-
 
 def _arguments(op: str, f: Callable[..., Any], x: Any, v: Any, called: str) -> tuple[tuple[Any, ...], list[Tensor]]:
     """Return the arguments of f, and the tensors of v, which must match the tensors of the arguments one by one."""

@@ -9,8 +9,6 @@ from minigrad.engine.replay.recompute import Run
 from minigrad.engine.tape.node import is_grad_enabled
 from minigrad.engine.tensor.trees import leaves
 
-__all__ = ["recompute"]
-
 Called = TypeVar("Called", bound=Callable[..., Any])
 
 

@@ -9,8 +9,6 @@ from minigrad.engine.tensor.names import name_leaves, names_of
 from minigrad.engine.tensor.tensor import Extension
 from minigrad.tools.places import public_place
 
-__all__ = ["TapeTable"]
-
 
 class TapeTable(Sequence):
     """The rows that `Tensor.tape` returns: a sequence of dicts that prints as a table."""

@@ -128,13 +128,7 @@ class Tokenizer:
         return {"counts": dict(self.counts)}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Load the words of another Tokenizer.
-
-        Raises
-        ------
-        ValueError
-            For an invalid state. Nothing is loaded then.
-        """
+        """Load the words of another Tokenizer. Raises ValueError for an invalid state; nothing is loaded then."""
         counts = state_dict.get("counts") if isinstance(state_dict, Mapping) else None
         kinds = {(type(word), type(count)) for word, count in counts.items()} if isinstance(counts, Mapping) else {None}
         if kinds - {(str, int)}:

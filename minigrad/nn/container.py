@@ -5,7 +5,7 @@ from typing import Any, TypeVar, overload
 
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor.tensor import Tensor
-from minigrad.nn.module import Module
+from minigrad.nn.module import Module, check_module
 from minigrad.nn.parameter import Parameter
 
 Self = TypeVar("Self", bound="_Numbered")
@@ -35,8 +35,7 @@ class _Numbered(Module):
 
     def append(self: Self, module: Module) -> Self:
         """Add a module at the end and return this one. Raises TypeError if `module` is not a `Module`."""
-        if not isinstance(module, Module):
-            raise TypeError(f"[{type(self).__name__}] expected a Module, got {module!r}")
+        check_module(type(self).__name__, module)
         self._register("_modules", str(len(self)), module)
         return self
 
@@ -50,8 +49,7 @@ class _Numbered(Module):
 
     def insert(self: Self, index: int, module: Module) -> Self:
         """Insert a module before position `index`, as `list.insert` does, and return this one."""
-        if not isinstance(module, Module):
-            raise TypeError(f"[{type(self).__name__}] expected a Module, got {module!r}")
+        check_module(type(self).__name__, module)
         self._check_child(module)
         modules = self._list()
         modules.insert(index, module)
@@ -78,8 +76,7 @@ class _Numbered(Module):
         return cls(modules)
 
     def __setitem__(self, index: int, module: Module) -> None:
-        if not isinstance(module, Module):
-            raise TypeError(f"[{type(self).__name__}] expected a Module, got {module!r}")
+        check_module(type(self).__name__, module)
         setattr(self, self._name(index), module)
 
     def __delitem__(self, index: int | slice) -> None:
@@ -185,8 +182,7 @@ class ModuleDict(Module):
         return self.__dict__[name]
 
     def __setitem__(self, name: str, module: Module) -> None:
-        if not isinstance(module, Module):
-            raise TypeError(f"[ModuleDict] expected a Module, got {module!r}")
+        check_module("ModuleDict", module)
         self.register_module(name, module)
 
     def __delitem__(self, name: str) -> None:

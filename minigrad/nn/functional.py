@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from minigrad.array.creation import arange, ones, operand
+from minigrad.array.products import checked_axis
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.activation import (
     dropout, elu, gelu, glu, hardsigmoid, hardswish, leaky_relu, logsigmoid, mish, prelu, relu, selu, sigmoid, silu,
@@ -30,16 +31,14 @@ from minigrad.nn.layers.interpolation import interpolate
 from minigrad.nn.layers.position import rotary
 from minigrad.nn.losses.ctc import ctc_loss
 from minigrad.nn.losses.functions import (
-    binary_cross_entropy, binary_cross_entropy_with_logits, cosine_similarity, gaussian_nll_loss, huber_loss, kl_div,
-    l1_loss, mse_loss, smooth_l1_loss, triplet_margin_loss,
+    above_zero, binary_cross_entropy, binary_cross_entropy_with_logits, cosine_similarity, gaussian_nll_loss,
+    huber_loss, kl_div, l1_loss, mse_loss, smooth_l1_loss, triplet_margin_loss,
 )  # fmt: skip
 from minigrad.nn.norm.norm_compositions import (
-    adaptive_layer_norm, deep_norm, dynamic_tanh, film, filter_response_norm, layer_scale, scale_norm, tlu,
-    weight_standardization,
+    adaptive_layer_norm, check_floats, deep_norm, dynamic_tanh, film, filter_response_norm, layer_scale, scale_norm,
+    tlu, weight_standardization,
 )  # fmt: skip
 from minigrad.nn.norm.norm_functions import batch_norm, batch_renorm, instance_norm
-
-Activation = Callable[[Tensor], Tensor]
 
 __all__ = [
     "adaptive_avg_pool2d", "adaptive_layer_norm", "avg_pool1d", "avg_pool2d", "batch_norm", "batch_renorm",
@@ -58,14 +57,6 @@ if TYPE_CHECKING:
     pad: Callable[..., Tensor]
 else:
     __getattr__ = lookup(__name__)
-
-
-def floats(op: str, x: Tensor) -> Tensor:
-    """Return x, or an array-like as a tensor, if its elements are floats."""
-    x = operand(op, x)
-    if x.dtype.kind != "f":
-        raise TypeError(f"[{op}] expected floating-point elements, got {x.dtype}")
-    return x
 
 
 @rename_arguments
@@ -185,10 +176,8 @@ def normalize(x: Tensor, p: float = 2.0, axis: int | tuple[int, ...] = 1, eps: f
             [0. , 0. ]])
     """
     p, eps = number("normalize", "p", p), number("normalize", "eps", eps, 0)
-    axes = tuple(integer("normalize", "axis", k) for k in (axis if isinstance(axis, tuple | list) else (axis,)))
-    x = floats("normalize", x)
-    if not all(-x.ndim <= k < x.ndim for k in axes):
-        raise IndexError(f"[normalize] expected an axis from {-x.ndim} to {x.ndim - 1} for shape {x.shape}, got {axis}")
+    x = check_floats("normalize", x)
+    axes = tuple(checked_axis("normalize", k, x) for k in (axis if isinstance(axis, tuple | list) else (axis,)))
     return x / maximum(x.norm(p, axes, True), eps)
 
 
@@ -246,7 +235,7 @@ def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     tensor([-1. ,  0.5,  1. ])
     """
     low, high = bounds("hardtanh", min_val, max_val)
-    x = floats("hardtanh", x)
+    x = check_floats("hardtanh", x)
     inner = where(x <= low, low, x)  # NaN passes through both comparisons
     return where(inner >= high, high, inner)
 
@@ -260,7 +249,7 @@ def relu6(x: Tensor) -> Tensor:
     >>> mg.nn.functional.relu6(mg.tensor([-1.0, 2.0, 7.0]))
     tensor([0., 2., 6.])
     """
-    return hardtanh(floats("relu6", x), 0.0, 6.0)
+    return hardtanh(check_floats("relu6", x), 0.0, 6.0)
 
 
 @rename_arguments
@@ -272,7 +261,7 @@ def softsign(x: Tensor) -> Tensor:
     >>> mg.nn.functional.softsign(mg.tensor([-1.0, 0.0, 3.0]))
     tensor([-0.5 ,  0.  ,  0.75])
     """
-    x = floats("softsign", x)
+    x = check_floats("softsign", x)
     return x / (1 + absolute(x))
 
 
@@ -286,7 +275,7 @@ def dropout1d(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     >>> sorted(set(y.sum(2).reshape(-1).tolist()))
     [0.0, 6.0]
     """
-    x = floats("dropout1d", x)
+    x = check_floats("dropout1d", x)
     if x.ndim not in (2, 3):
         raise ValueError(f"[dropout1d] expected x of shape (N, C, T) or (C, T), got {x.shape}")
     return _drop_channels("dropout1d", x, (*x.shape[:-1], 1), p, training)
@@ -305,7 +294,7 @@ def dropout2d(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     >>> sorted(set(y.sum((2, 3)).reshape(-1).tolist()))
     [0.0, 18.0]
     """
-    x = floats("dropout2d", x)
+    x = check_floats("dropout2d", x)
     if x.ndim != 4:
         advice = ": dropout1d(x) is for sequences (N, C, T), dropout2d(x[None])[0] for one image" if x.ndim == 3 else ""
         raise ValueError(f"[dropout2d] expected x of shape (N, C, H, W), got {x.shape}{advice}")
@@ -347,9 +336,7 @@ def gumbel_softmax(
     >>> y.sum(1).tolist(), sorted(set(y.reshape(-1).tolist()))
     ([1.0, 1.0], [0.0, 1.0])
     """
-    tau, logits = number("gumbel_softmax", "tau", tau), floats("gumbel_softmax", logits)
-    if not tau > 0:
-        raise ValueError(f"[gumbel_softmax] expected tau > 0, got {tau}")
+    tau, logits = above_zero("gumbel_softmax", "tau", tau), check_floats("gumbel_softmax", logits)
     # Numbers above 0 and below 1, so that the noise is finite.
     u = uniform(2.0**-100, 1.0, logits.shape, dtype=logits.dtype, device=logits.device)
     y = softmax((logits - log(-log(u))) / tau, axis)

@@ -457,6 +457,12 @@ def _note_place(outermost: Module, error: Exception) -> None:
         error.add_note(f"in {text}" if len(called) == 1 else f"in {place}: {text}")
 
 
+def check_module(op: str, module: object) -> None:
+    """Reject an argument that is no module."""
+    if not isinstance(module, Module):
+        raise TypeError(f"[{op}] expected a Module, got {kind_of(module)}")
+
+
 def _convert(tensor: Tensor, device: str | None, dtype: Any) -> None:
     """Move and convert a tensor and its gradient in place, so that it stays the same object."""
     converted, grad = tensor.detach().to(device=device, dtype=dtype), tensor.grad

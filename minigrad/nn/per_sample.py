@@ -9,7 +9,7 @@ from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.tape.inspection import operations
 from minigrad.engine.tape.modes import enable_grad, no_grad
 from minigrad.engine.tensor.tensor import Tensor
-from minigrad.nn.module import Module
+from minigrad.nn.module import check_module
 from minigrad.nn.norm.batch_norm import RecurrentBatchNorm1d, _BatchNorm
 
 
@@ -51,8 +51,7 @@ def per_sample_grad(loss: Callable[..., Tensor], model: Any, x: Tensor, *targets
     """
     if not callable(loss):
         raise TypeError(f"[per_sample_grad] expected a function as the loss, got {kind_of(loss)}")
-    if not isinstance(model, Module):
-        raise TypeError(f"[per_sample_grad] expected a module, got {kind_of(model)}")
+    check_module("per_sample_grad", model)
     batch = (x, *targets)
     for t in batch:
         if not isinstance(t, Tensor):

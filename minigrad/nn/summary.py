@@ -8,7 +8,7 @@ from minigrad.autograd import no_grad
 from minigrad.engine.memory.dtype import DTypeLike, get_default_dtype
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor.tensor import Tensor
-from minigrad.nn.module import Module
+from minigrad.nn.module import Module, check_module
 from minigrad.nn.recurrent.recurrence import Recurrent
 
 Shape = Sequence[int | None]
@@ -116,8 +116,7 @@ def summary(model: Module, input_shape: Shape | Tensor | Sequence[Shape | Tensor
     Trainable: 7,850
     Not trainable: 0
     """
-    if not isinstance(model, Module):
-        raise TypeError(f"[summary] expected a Module, got {type(model).__name__}")
+    check_module("summary", model)
     several = (
         isinstance(input_shape, Iterable)
         and not isinstance(input_shape, Tensor)

@@ -9,7 +9,7 @@ from minigrad.array.creation import zeros
 from minigrad.autograd import no_grad
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor.tensor import Tensor
-from minigrad.nn.module import Module
+from minigrad.nn.module import Module, check_module
 from minigrad.nn.norm.batch_norm import _BatchNorm
 from minigrad.optim.lr_scheduler.base import LRScheduler, check_groups, check_optimizer, per_group
 from minigrad.optim.optimizer import Optimizer
@@ -105,8 +105,7 @@ class AveragedModel(Module):
         multi_avg_fn: Averages | None = None, use_buffers: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
-        if not isinstance(model, Module):
-            raise TypeError(f"[AveragedModel] expected a Module, got {type(model).__name__}")
+        check_module("AveragedModel", model)
         if avg_fn is not None and multi_avg_fn is not None:
             raise ValueError("[AveragedModel] expected avg_fn or multi_avg_fn, got both")
         self.module = copy.deepcopy(model)
@@ -123,10 +122,8 @@ class AveragedModel(Module):
     def update_parameters(self, model: Module) -> None:
         """Add the parameters of a model to the averages; the first ones are copied. Call it after a captured step.
 
-        Raises
-        ------
-        ValueError
-            If the names or shapes of its parameters and buffers are not those of the copy. Nothing is changed then.
+        Raises ValueError if the names or shapes of its parameters and buffers are not those of the copy; nothing is
+        changed then.
         """
         own, given = ({**dict(m.named_parameters()), **dict(m.named_buffers())} for m in (self.module, model))
         for name in {**own, **given}:

@@ -22,8 +22,6 @@ from minigrad.engine.tape.inspection import outlined
 if TYPE_CHECKING:
     from minigrad.profiling.work import Event
 
-__all__ = ["profile"]
-
 PRIMITIVES = [name for name in dir(Backend) if not name.startswith("_")]
 ROUNDS, TRIALS = 3, 20  # the runs of a kernel that measure the cost of a profile
 WORTH_SAYING = 0.03  # the share of a profile's own time from which on it is told below the table

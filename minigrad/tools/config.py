@@ -32,15 +32,10 @@ def show_config() -> None:
     system = f"{platform.python_implementation()}, {platform.machine()}, {platform.system()}"
     cupy, gpu = _cuda()
     rows = {
-        "minigrad": __version__,
-        "Python": f"{platform.python_version()} ({system})",
-        "NumPy": metadata.version("numpy"),
-        "SIMD": cpu.isa(),
-        "threads": cpu.get_num_threads(),
-        "BLAS": cpu.blas(),
-        "CuPy": cupy,
-        "GPU": gpu,
-    }
+        "minigrad": __version__, "Python": f"{platform.python_version()} ({system})",
+        "NumPy": metadata.version("numpy"), "SIMD": cpu.isa(), "threads": cpu.get_num_threads(), "BLAS": cpu.blas(),
+        "CuPy": cupy, "GPU": gpu,
+    }  # fmt: skip
     for name, value in rows.items():
         print(f"{name:8s}  {value}")
 

@@ -41,11 +41,7 @@ class Box:
 
     def nodes(self) -> Iterator[Node]:
         """Return all nodes inside, at any depth."""
-        for child in self.children:
-            if isinstance(child, Box):
-                yield from child.nodes()
-            else:
-                yield child
+        return _nodes(self.children)
 
     def boxes(self) -> "Iterator[Box]":
         """Return all boxes inside, at any depth, the outer ones first."""

@@ -479,6 +479,6 @@ def test_losses_of_three_tensors_refuse(device):
     refuses(ValueError, "gaussian_nll_loss", "from -1 to -1", F.gaussian_nll_loss, x.to("cpu"), x.to("cpu"), -1.0)
     refuses(ValueError, "triplet_margin_loss", "(2, 4, 3)", F.triplet_margin_loss, wide, wide, wide)
     refuses(ValueError, "triplet_margin_loss", "(4, 3) and (3,)", F.triplet_margin_loss, x, x, x[0])
-    refuses(ValueError, "TripletMarginLoss", "above 0", nn.TripletMarginLoss, 0.0)
+    refuses(ValueError, "TripletMarginLoss", "margin > 0", nn.TripletMarginLoss, 0.0)
     assert repr(nn.TripletMarginLoss(swap=True)) == "TripletMarginLoss(swap=True)"
     assert repr(nn.GaussianNLLLoss(full=True)) == "GaussianNLLLoss(full=True)"

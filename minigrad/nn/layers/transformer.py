@@ -202,9 +202,8 @@ class TransformerDecoderLayer(_Layer):
         """
 
         def attend(x: Tensor) -> Tensor:
-            return self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal, cache=cache)[
-                0
-            ]
+            padding = tgt_key_padding_mask
+            return self.self_attn(x, x, x, padding, False, tgt_mask, is_causal=tgt_is_causal, cache=cache)[0]
 
         def look_up(x: Tensor) -> Tensor:
             return self.multihead_attn(

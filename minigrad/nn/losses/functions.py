@@ -177,18 +177,18 @@ def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float 
     [0.5, 8.0]
     """
     _check_pair("huber_loss", x, target, reduction)
-    delta = check_delta("huber_loss", delta)
+    delta = above_zero("huber_loss", "delta", delta)
     if delta > finfo(x.dtype).max:
         return _reduce(squared_difference(x, target) / 2, reduction)
     return smooth_l1_loss(x, target, reduction, delta) * delta
 
 
-def check_delta(op: str, delta: float) -> float:
-    """Return `delta` if it is above 0."""
-    delta = number(op, "delta", delta)
-    if not delta > 0:
-        raise ValueError(f"[{op}] expected delta > 0, got {delta}")
-    return delta
+def above_zero(op: str, name: str, value: float) -> float:
+    """Return an argument as a number above 0."""
+    value = number(op, name, value)
+    if not value > 0:
+        raise ValueError(f"[{op}] expected {name} > 0, got {value}")
+    return value
 
 
 @rename_arguments
@@ -288,21 +288,13 @@ def triplet_margin_loss(
     anchor, positive, negative = (operand(op, x) for x in (anchor, positive, negative))
     _check_pair(op, anchor, positive, reduction)
     _check_pair(op, anchor, negative, reduction)
-    margin, p, eps = check_margin(op, margin), number(op, "p", p), number(op, "eps", eps)
+    margin, p, eps = above_zero(op, "margin", margin), number(op, "p", p), number(op, "eps", eps)
     if anchor.ndim not in (1, 2):
         raise ValueError(f"[{op}] expected vectors of shape (N, D) or (D,), got {anchor.shape}")
     near, far = ((anchor - x + eps).norm(p, -1) for x in (positive, negative))
     if swap:
         far = minimum(far, (positive - negative + eps).norm(p, -1))
     return _reduce(relu(near - far + margin), reduction)
-
-
-def check_margin(op: str, margin: float) -> float:
-    """Return `margin` if it is above 0."""
-    margin = number(op, "margin", margin)
-    if not margin > 0:
-        raise ValueError(f"[{op}] expected a margin above 0, got {margin}")
-    return margin
 
 
 @rename_arguments

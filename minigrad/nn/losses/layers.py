@@ -7,7 +7,7 @@ from typing import Any
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn import functional as F
-from minigrad.nn.losses.functions import check_delta, check_divergence_reduction, check_margin, check_reduction
+from minigrad.nn.losses.functions import above_zero, check_divergence_reduction, check_reduction
 from minigrad.nn.module import Module
 
 
@@ -182,7 +182,7 @@ class HuberLoss(_Loss):
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction)
-        self.delta = check_delta("HuberLoss", delta)
+        self.delta = above_zero("HuberLoss", "delta", delta)
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Return the loss of an input and a target of the same shape."""
@@ -222,7 +222,7 @@ class TripletMarginLoss(_Loss):
         self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, reduction: str = "mean"
     ) -> None:
         super().__init__(reduction)
-        self.margin, self.swap = check_margin("TripletMarginLoss", margin), bool(swap)
+        self.margin, self.swap = above_zero("TripletMarginLoss", "margin", margin), bool(swap)
         self.p, self.eps = number("TripletMarginLoss", "p", p), number("TripletMarginLoss", "eps", eps)
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, TypeVar
 
 from minigrad.autograd import no_grad
 from minigrad.engine.tensor.tensor import Tensor
-from minigrad.nn.module import Module
+from minigrad.nn.module import Module, check_module
 from minigrad.nn.parameter import Parameter
 
 M = TypeVar("M", bound=Module)
@@ -118,8 +118,7 @@ def is_computed(module: Module, name: str = "weight", kind: type[Computation] = 
 
 def plain_parameter(op: str, module: Module, name: str) -> Parameter:
     """Return a parameter of a module that is not computed, nor part of what is."""
-    if not isinstance(module, Module):
-        raise TypeError(f"[{op}] expected a Module, got {type(module).__name__}")
+    check_module(op, module)
     computed: dict[str, Computation] = module.__dict__.get("_computed", {})
     if name in computed:
         raise ValueError(f"[{op}] expected a parameter that is not {computed[name].kind} yet, got {name!r}")
@@ -162,8 +161,7 @@ def make_plain(module: Module, name: str) -> None:
 
 def remove(op: str, module: M, name: str, kind: type[Computation]) -> M:
     """`make_plain`, for the function `op` that undoes one kind of computation."""
-    if not isinstance(module, Module):
-        raise TypeError(f"[{op}] expected a Module, got {type(module).__name__}")
+    check_module(op, module)
     if not is_computed(module, name, kind):
         raise ValueError(f"[{op}] expected a {kind.kind} parameter, got the name {name!r}")
     make_plain(module, name)

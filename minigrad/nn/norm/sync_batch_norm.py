@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from minigrad.nn.module import Module
+from minigrad.nn.module import Module, check_module
 from minigrad.nn.norm.batch_norm import BatchNorm1d, BatchNorm2d, _BatchNorm
 
 
@@ -56,8 +56,7 @@ def convert_sync_batchnorm(module: Module) -> Module:
     >>> mg.nn.convert_sync_batchnorm(mg.nn.Sequential(mg.nn.Linear(2, 3), mg.nn.BatchNorm1d(3)))[1]
     SyncBatchNorm(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
     """
-    if not isinstance(module, Module):
-        raise TypeError(f"[convert_sync_batchnorm] expected a module, got {type(module).__name__}")
+    check_module("convert_sync_batchnorm", module)
     made: dict[int, SyncBatchNorm] = {}  # a layer may be used in several places
 
     def convert(layer: Module) -> Any:

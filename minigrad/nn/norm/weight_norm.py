@@ -65,6 +65,8 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     The names in `state_dict` are those of ``torch.nn.utils.weight_norm``, which ``torch.nn.utils.parametrizations``
     loads as well; `load_state_dict` also understands the names with which the latter saves,
     ``parametrizations.name.original0`` and ``original1``. The class of the module becomes a subclass of the same name.
+    Raises ValueError if there is no such parameter, it has no such axis, it is already computed from others, or it is
+    part of one that is; TypeError if `module` is not a module, or `dim` is not an integer.
 
     Parameters
     ----------
@@ -79,14 +81,6 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     -------
     Module
         The same module. Create a new optimizer, as an existing one does not know g.
-
-    Raises
-    ------
-    ValueError
-        If there is no such parameter, it has no such axis, it is already computed from others, or it is part of one
-        that is.
-    TypeError
-        If `module` is not a module, or `dim` is not an integer.
 
     Examples
     --------

@@ -14,8 +14,6 @@ from minigrad.nn.parameter import Parameter
 from minigrad.nn.recurrent.recurrence import PREFIXES, GateNorm
 from minigrad.nn.recurrent.sequences import Lengths, Sequences
 
-__all__ = ["MinGRU", "MinLSTM"]
-
 
 class _Minimal(Sequences):
     """Base class: the parameters, and a layer that scans over h_t = a_t h_{t−1} + b_t."""

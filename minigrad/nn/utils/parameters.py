@@ -125,10 +125,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
     """Copy the pieces of a vector into parameters: the inverse of `parameters_to_vector`.
 
-    Raises
-    ------
-    ValueError
-        If the vector does not have as many elements as the parameters. Nothing is written then.
+    Raises ValueError if the vector does not have as many elements as the parameters; nothing is written then.
 
     Examples
     --------

@@ -85,12 +85,8 @@ class LRScheduler:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Load the result of `state_dict`; load the optimizer's state, before or after, separately.
 
-        Rates that were set by hand since the optimizer has its schedules, or by its ``load_state_dict``, stay.
-
-        Raises
-        ------
-        ValueError
-            For the state of another kind of schedule or another number of groups. Nothing is loaded then.
+        Rates that were set by hand since the optimizer has its schedules, or by its ``load_state_dict``, stay. Raises
+        ValueError for the state of another kind of schedule or another number of groups; nothing is loaded then.
         """
         self.check_state(state_dict)
         self._restore(state_dict)
