@@ -11,7 +11,7 @@ from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn.module import Module, check_module
 from minigrad.nn.norm.batch_norm import _BatchNorm
-from minigrad.optim.lr_scheduler.base import LRScheduler, check_groups, check_optimizer, per_group
+from minigrad.optim.lr_scheduler.base import LRScheduler
 from minigrad.optim.optimizer import Optimizer
 
 __all__ = ["SWALR", "AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "get_swa_multi_avg_fn",
@@ -214,10 +214,9 @@ class SWALR(LRScheduler):
         self, optimizer: Optimizer, swa_lr: float | list[float], anneal_epochs: int = 10, anneal_strategy: str = "cos",
         last_epoch: int = -1,
     ) -> None:  # fmt: skip
-        check_optimizer(self, optimizer)
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"[SWALR] expected anneal_strategy 'cos' or 'linear', got {anneal_strategy!r}")
-        self.swa_lrs = [number("SWALR", "swa_lr", lr, 0) for lr in per_group(self, "swa_lr", optimizer, swa_lr)]
+        self.swa_lrs = [number("SWALR", "swa_lr", lr, 0) for lr in self._per_group("swa_lr", optimizer, swa_lr)]
         self.anneal_epochs = integer("SWALR", "anneal_epochs", anneal_epochs, 0)
         self.cosine = anneal_strategy == "cos"
         super().__init__(optimizer, last_epoch)
@@ -238,4 +237,4 @@ class SWALR(LRScheduler):
         return (1 - math.cos(math.pi * share)) / 2 if self.cosine else share
 
     def _join(self) -> None:
-        check_groups(self, "swa_lr", self.swa_lrs, self.optimizer)
+        self._check_groups("swa_lr", self.swa_lrs)

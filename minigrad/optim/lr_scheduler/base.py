@@ -15,7 +15,54 @@ from minigrad.optim.lr_scheduler.rates import Rates
 from minigrad.optim.optimizer import Optimizer
 
 
-class LRScheduler:
+class Schedule:
+    """The base class of everything that changes rates: the checks of its arguments and states."""
+
+    optimizer: Optimizer
+
+    def get_last_lr(self) -> list[float]:
+        """Return the rate of each group."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def _per_group(self, name: str, optimizer: Optimizer, value: Any) -> list[Any]:
+        """Return one value for each group."""
+        self._check_optimizer(optimizer)
+        count = len(optimizer.param_groups)
+        values = list(value) if isinstance(value, list | tuple) else [value] * count
+        if len(values) != count:
+            raise ValueError(f"[{type(self).__name__}] expected {count} values of {name}, got {len(values)}")
+        return values
+
+    def _check_optimizer(self, optimizer: Optimizer) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"[{type(self).__name__}] expected an Optimizer, got {type(optimizer).__name__}")
+
+    def _check_groups(self, name: str, values: list[Any]) -> None:
+        """Reject groups that were added after the schedule was given one value for each."""
+        count = len(self.optimizer.param_groups)
+        if len(values) != count:
+            raise ValueError(
+                f"[{type(self).__name__}] expected the {len(values)} parameter groups that it was given {name} for, "
+                f"got {count}: create the schedule after adding the last group"
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all attributes except the optimizer."""
+        return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
+
+    def check_state(self, state_dict: Mapping[str, Any]) -> None:
+        """Raise ValueError for a state with other entries, or for example a number in place of a list."""
+        own = self.state_dict()
+        if not isinstance(state_dict, Mapping) or state_dict.keys() != own.keys():
+            got = ", ".join(map(str, state_dict)) if isinstance(state_dict, Mapping) else repr(state_dict)
+            raise ValueError(f"[{type(self).__name__}] expected a state with {', '.join(own)}, got {got}")
+        for name, value in own.items():
+            if _kind(state_dict[name]) is not _kind(value):
+                got = f"{state_dict[name]!r}"
+                raise ValueError(f"[{type(self).__name__}] expected {name} to be like {value!r}, got {got}")
+
+
+class LRScheduler(Schedule):
     """The base class of schedules; each of them defines `lr_at`.
 
     A group that is added to the optimizer later takes part from the next step on, unless the schedule has options that
@@ -37,7 +84,7 @@ class LRScheduler:
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        check_optimizer(self, optimizer)
+        self._check_optimizer(optimizer)
         self.optimizer = optimizer
         last_epoch = integer(type(self).__name__, "last_epoch", last_epoch, -1)
         for k, group in enumerate(optimizer.param_groups):
@@ -94,8 +141,7 @@ class LRScheduler:
         self._set_momentum(self.last_epoch)
 
     def check_state(self, state_dict: Mapping[str, Any]) -> None:
-        """Raise ValueError for a state that is not one of this schedule."""
-        check_state(self, state_dict)
+        super().check_state(state_dict)
         count = len(self.base_lrs)
         if len(state_dict["base_lrs"]) > count:  # the state of a schedule that includes groups added later
             count = len(self.optimizer.param_groups)
@@ -115,6 +161,21 @@ class LRScheduler:
 
     def _set_momentum(self, epoch: int) -> None:
         """Set the momentum of an epoch, for schedules that change it."""
+
+    def _check_momentum(self, optimizer: Optimizer) -> None:
+        if not {"momentum", "betas"} & set(optimizer.defaults):
+            raise ValueError(
+                f"[{type(self).__name__}] expected an optimizer with momentum, got {optimizer.name}: pass "
+                f"cycle_momentum=False"
+            )
+
+    def _set_momenta(self, momenta: list[float]) -> None:
+        """Set each group's momentum, for Adam β₁."""
+        for group, momentum in zip(self.optimizer.param_groups, momenta, strict=True):
+            if "momentum" in group:
+                group["momentum"] = momentum
+            else:
+                group["betas"] = (momentum, *group["betas"][1:])
 
     def _join(self) -> None:
         """Include the groups that were added since, whose rates change by the same factors as the others."""
@@ -136,59 +197,5 @@ def rates_of(optimizer: Optimizer) -> Rates:
     return rates
 
 
-def check_optimizer(scheduler: object, optimizer: Optimizer) -> None:
-    if not isinstance(optimizer, Optimizer):
-        raise TypeError(f"[{type(scheduler).__name__}] expected an Optimizer, got {type(optimizer).__name__}")
-
-
-def check_momentum(scheduler: object, optimizer: Optimizer) -> None:
-    if not {"momentum", "betas"} & set(optimizer.defaults):
-        raise ValueError(
-            f"[{type(scheduler).__name__}] expected an optimizer with momentum, got {optimizer.name}: pass "
-            f"cycle_momentum=False"
-        )
-
-
-def set_momenta(optimizer: Optimizer, momenta: list[float]) -> None:
-    """Set each group's momentum, for Adam β₁."""
-    for group, momentum in zip(optimizer.param_groups, momenta, strict=True):
-        if "momentum" in group:
-            group["momentum"] = momentum
-        else:
-            group["betas"] = (momentum, *group["betas"][1:])
-
-
-def check_state(scheduler: Any, state_dict: Any) -> None:
-    """Reject a state that has other entries than the schedule, or for example a number in place of a list."""
-    own = scheduler.state_dict()
-    if not isinstance(state_dict, Mapping) or state_dict.keys() != own.keys():
-        got = ", ".join(map(str, state_dict)) if isinstance(state_dict, Mapping) else repr(state_dict)
-        raise ValueError(f"[{type(scheduler).__name__}] expected a state with {', '.join(own)}, got {got}")
-    for name, value in own.items():
-        if _kind(state_dict[name]) is not _kind(value):
-            raise ValueError(
-                f"[{type(scheduler).__name__}] expected {name} to be like {value!r}, got {state_dict[name]!r}"
-            )
-
-
 def _kind(value: Any) -> type:
     return float if isinstance(value, int) and not isinstance(value, bool) else type(value)
-
-
-def per_group(scheduler: object, name: str, optimizer: Optimizer, value: Any) -> list[Any]:
-    """Return one value for each group."""
-    count = len(optimizer.param_groups)
-    values = list(value) if isinstance(value, list | tuple) else [value] * count
-    if len(values) != count:
-        raise ValueError(f"[{type(scheduler).__name__}] expected {count} values of {name}, got {len(values)}")
-    return values
-
-
-def check_groups(scheduler: object, name: str, values: list[Any], optimizer: Optimizer) -> None:
-    """Reject groups that were added after the schedule was given one value for each."""
-    count = len(optimizer.param_groups)
-    if len(values) != count:
-        raise ValueError(
-            f"[{type(scheduler).__name__}] expected the {len(values)} parameter groups that it was given {name} for, "
-            f"got {count}: create the schedule after adding the last group"
-        )

@@ -3,15 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from minigrad.engine.ops.arguments import integer, number
-from minigrad.optim.lr_scheduler.base import (
-    LRScheduler,
-    check_groups,
-    check_momentum,
-    check_optimizer,
-    per_group,
-    rates_of,
-    set_momenta,
-)
+from minigrad.optim.lr_scheduler.base import LRScheduler, rates_of
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -60,7 +52,7 @@ class CyclicLR(LRScheduler):
         scale_fn: Callable[[int], float] | None = None, scale_mode: str = "cycle", cycle_momentum: bool = True,
         base_momentum: float | Sequence[float] = 0.8, max_momentum: float | Sequence[float] = 0.9, last_epoch: int = -1,
     ) -> None:  # fmt: skip
-        check_optimizer(self, optimizer)
+        self._check_optimizer(optimizer)
         if mode not in ("triangular", "triangular2", "exp_range") or scale_mode not in ("cycle", "iterations"):
             raise ValueError(
                 f"[CyclicLR] expected mode 'triangular', 'triangular2' or 'exp_range' and scale_mode 'cycle' or "
@@ -68,7 +60,7 @@ class CyclicLR(LRScheduler):
             )
 
         def numbers(name: str, value: float | Sequence[float]) -> list[float]:
-            return [number("CyclicLR", name, one, 0) for one in per_group(self, name, optimizer, value)]
+            return [number("CyclicLR", name, one, 0) for one in self._per_group(name, optimizer, value)]
 
         self.up = integer("CyclicLR", "step_size_up", step_size_up, 1)
         self.down = self.up if step_size_down is None else integer("CyclicLR", "step_size_down", step_size_down, 1)
@@ -79,7 +71,7 @@ class CyclicLR(LRScheduler):
         if not cycle_momentum:
             self.momenta = []
         else:
-            check_momentum(self, optimizer)
+            self._check_momentum(optimizer)
         if integer("CyclicLR", "last_epoch", last_epoch, -1) == -1:
             for group, low in zip(optimizer.param_groups, self.lows, strict=True):
                 group["initial_lr"] = low
@@ -92,7 +84,7 @@ class CyclicLR(LRScheduler):
     def _set_momentum(self, epoch: int) -> None:
         if self.momenta:
             height = self._height(epoch)
-            set_momenta(self.optimizer, [top - (top - low) * height for low, top in zip(*self.momenta, strict=True)])
+            self._set_momenta([top - (top - low) * height for low, top in zip(*self.momenta, strict=True)])
 
     def _height(self, epoch: int) -> float:
         cycle, step = divmod(epoch, self.up + self.down)
@@ -104,4 +96,4 @@ class CyclicLR(LRScheduler):
         return float(height * base ** (number - 1 if self.by_cycle else number))
 
     def _join(self) -> None:
-        check_groups(self, "max_lr", self.tops, self.optimizer)
+        self._check_groups("max_lr", self.tops)

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 
 from minigrad.engine.ops.arguments import integer, number
-from minigrad.optim.lr_scheduler.base import LRScheduler, check_groups, check_optimizer, per_group
+from minigrad.optim.lr_scheduler.base import LRScheduler
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -32,8 +32,7 @@ class LambdaLR(LRScheduler):
         self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
         last_epoch: int = -1,
     ) -> None:  # fmt: skip
-        check_optimizer(self, optimizer)
-        self.lr_lambdas = per_group(self, "lr_lambda", optimizer, lr_lambda)
+        self.lr_lambdas = self._per_group("lr_lambda", optimizer, lr_lambda)
         for function in self.lr_lambdas:
             if not callable(function):
                 name = type(self).__name__
@@ -44,7 +43,7 @@ class LambdaLR(LRScheduler):
         return float(self.base_lrs[group] * self.lr_lambdas[group](epoch))
 
     def _join(self) -> None:
-        check_groups(self, "lr_lambda", self.lr_lambdas, self.optimizer)
+        self._check_groups("lr_lambda", self.lr_lambdas)
 
 
 class MultiplicativeLR(LambdaLR):

@@ -4,15 +4,7 @@ import math
 from collections.abc import Sequence
 
 from minigrad.engine.ops.arguments import integer, number
-from minigrad.optim.lr_scheduler.base import (
-    LRScheduler,
-    check_groups,
-    check_momentum,
-    check_optimizer,
-    per_group,
-    rates_of,
-    set_momenta,
-)
+from minigrad.optim.lr_scheduler.base import LRScheduler, rates_of
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -61,7 +53,7 @@ class OneCycleLR(LRScheduler):
         max_momentum: float = 0.95, div_factor: float = 25.0, final_div_factor: float = 1e4,
         three_phase: bool = False, last_epoch: int = -1,
     ) -> None:  # fmt: skip
-        check_optimizer(self, optimizer)
+        self._check_optimizer(optimizer)
         if total_steps is None and (epochs is None or steps_per_epoch is None):
             raise ValueError("[OneCycleLR] expected total_steps, or epochs and steps_per_epoch, got neither")
         name = "OneCycleLR"
@@ -83,7 +75,7 @@ class OneCycleLR(LRScheduler):
         peak = pct_start * self.total_steps - 1
         self.ends = [peak, 2 * peak, self.total_steps - 1] if three_phase else [peak, self.total_steps - 1]
         self.turns = []  # each group's rate at the boundaries of the phases
-        for group, top in zip(optimizer.param_groups, per_group(self, "max_lr", optimizer, max_lr), strict=True):
+        for group, top in zip(optimizer.param_groups, self._per_group("max_lr", optimizer, max_lr), strict=True):
             top = number(name, "max_lr", top, 0)
             low = top / div_factor
             last = low / final_div_factor
@@ -92,7 +84,7 @@ class OneCycleLR(LRScheduler):
                 group.update(initial_lr=low, max_lr=top, min_lr=last)
         self.momenta = None
         if cycle_momentum:
-            check_momentum(self, optimizer)
+            self._check_momentum(optimizer)
             middle = [max_momentum] if three_phase else []
             self.momenta = [max_momentum, base_momentum, *middle, max_momentum]
         if last_epoch == -1:
@@ -106,10 +98,10 @@ class OneCycleLR(LRScheduler):
 
     def _set_momentum(self, epoch: int) -> None:
         if self.momenta is not None:
-            set_momenta(self.optimizer, [self._between(self.momenta, epoch)] * len(self.optimizer.param_groups))
+            self._set_momenta([self._between(self.momenta, epoch)] * len(self.optimizer.param_groups))
 
     def _join(self) -> None:
-        check_groups(self, "max_lr", self.turns, self.optimizer)
+        self._check_groups("max_lr", self.turns)
 
     def _between(self, turns: list[float], epoch: int) -> float:
         phase = next((i for i, end in enumerate(self.ends) if epoch <= end), len(self.ends) - 1)

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minigrad.engine.ops.arguments import integer, number
-from minigrad.optim.lr_scheduler.base import check_groups, check_optimizer, check_state, per_group
+from minigrad.optim.lr_scheduler.base import Schedule
 from minigrad.optim.optimizer import Optimizer
 
 
-class ReduceLROnPlateau:
+class ReduceLROnPlateau(Schedule):
     """Multiplies the rate by `factor` whenever a metric has not improved for more than `patience` steps.
 
     Raises TypeError if `optimizer` is not an `Optimizer`, and ValueError for options out of range.
@@ -46,7 +46,7 @@ class ReduceLROnPlateau:
         self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10, threshold: float = 1e-4,
         threshold_mode: str = "rel", cooldown: int = 0, min_lr: float | Sequence[float] = 0.0, eps: float = 1e-8,
     ) -> None:  # fmt: skip
-        check_optimizer(self, optimizer)
+        self._check_optimizer(optimizer)
         if mode not in ("min", "max"):
             raise ValueError(f"[ReduceLROnPlateau] expected mode 'min' or 'max', got {mode!r}")
         if threshold_mode not in ("rel", "abs"):
@@ -57,14 +57,14 @@ class ReduceLROnPlateau:
         if not self.factor < 1:
             raise ValueError(f"[{name}] expected factor < 1, got {factor}")
         self.patience, self.cooldown = integer(name, "patience", patience), integer(name, "cooldown", cooldown)
-        self.min_lrs = [number(name, "min_lr", least) for least in per_group(self, "min_lr", optimizer, min_lr)]
+        self.min_lrs = [number(name, "min_lr", least) for least in self._per_group("min_lr", optimizer, min_lr)]
         self.eps = number(name, "eps", eps)
         self.best = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
 
     def step(self, metrics: Any) -> None:
         """Check the metric (a number, or a tensor of one element) and reduce the rates if it has stopped improving."""
-        check_groups(self, "min_lr", self.min_lrs, self.optimizer)
+        self._check_groups("min_lr", self.min_lrs)
         current = float(metrics)
         self.last_epoch += 1
         if self._is_better(current):
@@ -88,15 +88,7 @@ class ReduceLROnPlateau:
         margin = self.threshold * (self.best if self.threshold_mode == "rel" else 1)
         return sign * value < sign * self.best - margin
 
-    def get_last_lr(self) -> list[float]:
-        """Return the rate of each group."""
-        return [group["lr"] for group in self.optimizer.param_groups]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return all attributes except the optimizer."""
-        return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
-
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Load the result of `state_dict`; raise ValueError and load nothing for any other state."""
-        check_state(self, state_dict)
+        self.check_state(state_dict)
         self.__dict__.update(state_dict)

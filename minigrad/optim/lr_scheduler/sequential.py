@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minigrad.engine.ops.arguments import integer
-from minigrad.optim.lr_scheduler.base import LRScheduler, check_optimizer, check_state, rates_of
+from minigrad.optim.lr_scheduler.base import LRScheduler, Schedule, rates_of
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -43,7 +43,7 @@ class SequentialLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int], last_epoch: int = -1
     ) -> None:
-        check_optimizer(self, optimizer)
+        self._check_optimizer(optimizer)
         if not schedulers or len(milestones) != len(schedulers) - 1:
             raise ValueError(
                 f"[SequentialLR] expected one milestone fewer than schedulers, got {len(milestones)} milestones and "
@@ -107,7 +107,7 @@ class SequentialLR(LRScheduler):
         super()._restore({**state, "schedulers": self.schedulers})
 
 
-class ChainedScheduler:
+class ChainedScheduler(Schedule):
     """Several schedules that are stepped together: their factors multiply, as those of all schedules of an optimizer.
 
     Raises TypeError for anything else, such as a `ReduceLROnPlateau`, whose step takes an argument; ValueError for no
@@ -146,17 +146,12 @@ class ChainedScheduler:
         for scheduler in self.schedulers:
             scheduler.step()
 
-    def get_last_lr(self) -> list[float]:
-        """Return the rate of each group."""
-        return [group["lr"] for group in self.optimizer.param_groups]
-
     def state_dict(self) -> dict[str, Any]:
         """Return the states of all schedules, in "schedulers"."""
         return {"schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}
 
     def check_state(self, state_dict: Mapping[str, Any]) -> None:
-        """Raise ValueError for a state that is not one of these schedules."""
-        check_state(self, state_dict)
+        super().check_state(state_dict)
         if len(state_dict["schedulers"]) != len(self.schedulers):
             raise ValueError(
                 f"[ChainedScheduler] expected {len(self.schedulers)} schedulers, got {len(state_dict['schedulers'])}"
