@@ -33,17 +33,13 @@ class Module(Registry):
 
     A subclass calls ``super().__init__()``, assigns `Parameter` objects and other modules to attributes, and defines
     ``forward``. Calling the module runs `forward` between its hooks. An error in it gets a note that says in which
-    submodule it occurred, such as ``in Sequential.2: Linear(in_features=16, out_features=10, bias=True)``.
+    submodule it occurred, such as ``in Sequential.2: Linear(in_features=16, out_features=10, bias=True)``. Raises
+    AttributeError if a parameter or module is assigned before ``super().__init__()``.
 
     Attributes
     ----------
     training : bool
         True after construction and `train()`, False after `eval()`. Dropout and batch normalization depend on it.
-
-    Raises
-    ------
-    AttributeError
-        If a parameter or module is assigned before ``super().__init__()``.
 
     Examples
     --------
@@ -94,12 +90,8 @@ class Module(Registry):
     def register_parameter(self, name: str, parameter: Parameter | None) -> None:
         """Add a parameter, or None in place of an optional one; a parameter of that name is replaced.
 
-        Raises
-        ------
-        TypeError
-            If `parameter` is neither a `Parameter` nor None.
-        ValueError
-            If another attribute of that name exists, or the name is empty or contains a dot.
+        Raises TypeError if `parameter` is neither a `Parameter` nor None, and ValueError if another attribute of that
+        name exists, or the name is empty or contains a dot.
         """
         if not isinstance(parameter, Parameter | None):
             raise TypeError(f"[register_parameter] expected a Parameter or None, got {kind_of(parameter)}")
@@ -109,6 +101,9 @@ class Module(Registry):
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that belongs to the module's state but is not trained, such as a running mean.
 
+        Raises TypeError if `tensor` is neither a `Tensor` nor None, and ValueError if another attribute of that name
+        exists, or the name is empty or contains a dot.
+
         Parameters
         ----------
         name : str
@@ -117,13 +112,6 @@ class Module(Registry):
             Any shape and dtype.
         persistent : bool
             Whether `state_dict` includes it.
-
-        Raises
-        ------
-        TypeError
-            If `tensor` is neither a `Tensor` nor None.
-        ValueError
-            If another attribute of that name exists, or the name is empty or contains a dot.
 
         Examples
         --------
@@ -393,6 +381,8 @@ class Module(Registry):
     ) -> HookHandle:
         """Call ``hook(module, grad_input, grad_output)`` when a backward pass has the gradients of a call's arguments.
 
+        Raises ValueError in the backward pass, if the hook returns another number of gradients.
+
         Parameters
         ----------
         hook : callable
@@ -400,11 +390,6 @@ class Module(Registry):
             `grad_input` the gradient of each positional argument; None where there is none. The result of the hook, if
             not None, replaces `grad_input`. If no argument requires grad, all of `grad_input` is None, and the hook is
             called as soon as `grad_output` is known. ``remove()`` of the handle removes it from later calls.
-
-        Raises
-        ------
-        ValueError
-            In the backward pass, if the hook returns another number of gradients.
 
         Examples
         --------

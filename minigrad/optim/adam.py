@@ -15,6 +15,9 @@ class Adam(Optimizer):
     g ← g + λ p;  m ← β₁ m + (1 − β₁) g;  v ← β₂ v + (1 − β₂) g²;
     p ← p − η m̂ / (√v̂ + ε), with m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ) at step t.
 
+    Raises TypeError if `params` contains anything but tensors or dicts, and ValueError for no parameters, duplicate
+    parameters, negative options, or betas outside [0, 1).
+
     Parameters
     ----------
     params : iterable of Tensor, or iterable of dict
@@ -39,13 +42,6 @@ class Adam(Optimizer):
     eps_before_correction : bool
         Whether p ← p − η √(1 − β₂ᵗ) m̂ / (√v + ε), as in Keras, TensorFlow and MindSpore: ε is then large in the first
         steps, in which a gradient of 1e-6 moves p by 0.24 η instead of 0.91 η with Keras's ε of 1e-7.
-
-    Raises
-    ------
-    TypeError
-        If `params` contains anything but tensors or dicts.
-    ValueError
-        For no parameters, duplicate parameters, negative options, or betas outside [0, 1).
 
     Examples
     --------

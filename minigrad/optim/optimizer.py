@@ -98,6 +98,9 @@ class Plan(NamedTuple):
 class Optimizer(Constructed):
     """The base class of optimizers; each of them defines ``update``.
 
+    Raises TypeError if `params` is not an iterable of tensors or dicts (a set has no order), and for options that are
+    not numbers; ValueError for no tensors, duplicate tensors, a tensor that is not a leaf, and options out of range.
+
     Parameters
     ----------
     params : iterable of Tensor, of (name, Tensor), or of dict
@@ -120,13 +123,6 @@ class Optimizer(Constructed):
         others tensors, usually of the shape of the tensor they belong to.
     nonnegative : tuple of str
         The options that must be numbers of at least 0, defined by the class.
-
-    Raises
-    ------
-    TypeError
-        If `params` is not an iterable of tensors or dicts (a set has no order), and for options that are not numbers.
-    ValueError
-        For no tensors, duplicate tensors, a tensor that is not a leaf, and options out of range.
     """
 
     needed: tuple[str, ...] = ()
@@ -165,17 +161,12 @@ class Optimizer(Constructed):
         return type(self).__name__
 
     def add_param_group(self, param_group: Group) -> None:
-        """Add tensors to train, with their own options.
+        """Add tensors to train, with their own options. Errors are as for the constructor.
 
         Parameters
         ----------
         param_group : dict
             The tensors under "params", and options; those that are absent are set to the defaults.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for the constructor.
         """
         if not isinstance(param_group, dict) or "params" not in param_group:
             raise TypeError(f"[{self.name}] expected a dict with the key 'params', got {param_group!r}")
@@ -255,6 +246,9 @@ class Optimizer(Constructed):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient.
 
+        Raises TypeError or ValueError for options or states that were edited and are invalid; no parameter is changed
+        then.
+
         Parameters
         ----------
         closure : callable, optional
@@ -264,11 +258,6 @@ class Optimizer(Constructed):
         -------
         object
             The result of `closure`, or None.
-
-        Raises
-        ------
-        TypeError, ValueError
-            For options or states that were edited and are invalid. No parameter is changed then.
         """
         loss = None
         if closure is not None:
@@ -409,16 +398,13 @@ class Optimizer(Constructed):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Load options and state, converted to each parameter's dtype and device.
 
+        Raises TypeError or ValueError if groups, their sizes, their options, the names in states or shapes differ, or
+        if `state_dict` is not such a state, for example because its file is damaged; nothing is loaded then.
+
         Parameters
         ----------
         state_dict : dict
             As returned by `state_dict`, or by the PyTorch optimizer of the same kind.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If groups, their sizes, their options, the names in states or shapes differ, or if `state_dict` is not such
-            a state, for example because its file is damaged. Nothing is loaded then.
         """
         groups, state = self._parts(state_dict)
         sizes, own = ([len(group["params"]) for group in each] for each in (groups, self.param_groups))

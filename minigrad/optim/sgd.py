@@ -16,8 +16,7 @@ class SGD(Optimizer):
     Without momentum, p ← p − η g. With `lr_in_momentum`, b ← μ b + η (1 − τ) g and p ← p − b, or p ← p − (η g + μ b),
     as in Keras: a change of η then acts on later gradients only.
 
-    Raises TypeError if `params` contains anything but tensors or dicts, and ValueError for no parameters, duplicate
-    parameters, negative options, or `nesterov` without momentum or with dampening.
+    Errors are as for `Adam`, and for `nesterov` without momentum or with dampening.
 
     Parameters
     ----------

@@ -26,17 +26,9 @@ class Equation(NamedTuple):
 def equation_of_cell(op: Op, cell: Cell, given: Collection[int], lengths: bool = False) -> Equation:
     """Return the equations of a recurrent layer for every step, forward and backward.
 
-    Parameters
-    ----------
-    op : Op
-        The record of the layer, which has the equations without a norm.
-    cell : Cell
-        The kind and the variant: what is normalized, the GRU's convention, hard gates.
-    given : collection of int
-        Which inputs are present: x, the first states, W_hh, its bias, then weight and bias of the norm, and of the norm
-        of the LSTM's cell state. The others get no name.
-    lengths : bool
-        Whether samples end before the last step.
+    The record `op` has the equations without a norm. `given` says which inputs are present, by number: x, the first
+    states, W_hh, its bias, weight and bias of the norm, and of the norm of the LSTM's cell state. With `lengths`,
+    samples end before the last step.
     """
     names = tuple(name if k in given else "" for k, name in enumerate(op.inputs))
     norm = "LN" if cell.centered else "RMS"

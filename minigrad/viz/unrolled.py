@@ -30,31 +30,10 @@ class Step(NamedTuple):
 
 
 class Unrolled(Listener):
-    """The composition of a recurrent layer, forward and backward.
+    """The composition of a recurrent layer, run on its inputs, and differentiated with the gradients of its outputs.
 
-    Parameters
-    ----------
-    names : sequence of str
-        The names of the inputs.
-    composition : callable
-        See `minigrad.engine.ops.recurrent.compositions`.
-    inputs : sequence of Tensor or None
-        What the layer was given.
-    grads : sequence of Tensor or None
-        The gradients that arrived at its outputs.
-
-    Attributes
-    ----------
-    rows : list of dict
-        The tape of the composition, see `minigrad.engine.tape.inspection.entries`; the leaves are the inputs.
-    ops : dict of int to Op
-        The records of the operations.
-    names : dict of int to str
-        The names of the leaves.
-    steps : list of Step
-        The time steps.
-    first : int
-        The number of the operation that divides the input into steps.
+    Its tape is in `rows`, as `minigrad.engine.tape.inspection.entries` makes them, with the records of the operations
+    in `ops` and the names of the leaves, the inputs, in `names`. The operation `first` divides the input into `steps`.
     """
 
     def __init__(

@@ -12,23 +12,13 @@ class Rates:
     product, so a factor may pass through 0. If anything but a schedule has set a rate (the user, `ReduceLROnPlateau`),
     the plain rate becomes the one that explains it. Where that would be a division by 0, the factors that are 0 count
     as 1 until their schedules change them. The factor of a schedule that is no longer stepped stays.
-
-    Attributes
-    ----------
-    groups : list of dict
-        The optimizer's parameter groups.
-    plain : list of float
-        Each group's rate if all factors were 1.
-    last : list of float
-        Each group's rate as the product was when last computed.
-    parts : dict
-        Maps the place of a schedule to its bases and values, one for each group.
     """
 
     def __init__(self) -> None:
-        self.groups: list[dict[str, Any]] = []
-        self.plain: list[float] = []
-        self.last: list[float] = []
+        self.groups: list[dict[str, Any]] = []  # the optimizer's
+        self.plain: list[float] = []  # each group's rate if all factors were 1
+        self.last: list[float] = []  # each group's rate as the product was when last computed
+        # By the place of a schedule, its bases and values, one for each group.
         self.parts: dict[int, tuple[list[float], list[float]]] = {}
         self.places = 0
 
