@@ -316,9 +316,7 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: float | str | None
     if ord in (None, "fro"):
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
     if ord not in (1, -1, INFINITY, -INFINITY):
-        raise ValueError(
-            f'[matrix_norm] expected ord "fro", 1, -1, inf or -inf, got {ord!r}: np.linalg.norm has the others'
-        )
+        raise ValueError(f'[matrix_norm] expected ord "fro", ±1 or ±inf, got {ord!r}: np.linalg.norm has the others')
     columns = ord in (1, -1)
     sums = vector_norm(x, axis=-2 if columns else -1, keepdims=True, ord=1)
     y: Any = (max_ if ord in (1, INFINITY) else min_)(sums, axis=-1 if columns else -2, keepdims=True)

@@ -215,7 +215,5 @@ def __array_namespace_info__() -> NamespaceInfo:
 def namespace(api_version: str | None) -> Any:
     """The module that implements a version of the standard: ``minigrad``."""
     if api_version is not None and api_version not in VERSIONS:
-        raise ValueError(
-            f"[array_namespace] expected a version from {VERSIONS[0]} to {VERSIONS[-1]}, got {api_version!r}"
-        )
+        raise ValueError(f"[array_namespace] expected version {VERSIONS[0]} to {VERSIONS[-1]}, got {api_version!r}")
     return sys.modules["minigrad"]

@@ -441,9 +441,8 @@ class DataParallel(Module):
 
     def _check_step(self, parameters: set[int]) -> None:
         """Raise on every rank if an optimizer is about to use gradients that are not averaged."""
-        named = [
-            (name, p) for name, p in self.module.named_parameters() if id(p) in parameters and id(p) in self._alone
-        ]
+        alone = parameters & self._alone.keys()
+        named = [(name, p) for name, p in self.module.named_parameters() if id(p) in alone]
         name = find_unlike([(name, p.grad) for name, p in named if p.grad is not None])
         if name:
             raise GradientError(

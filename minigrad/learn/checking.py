@@ -216,9 +216,7 @@ def outcome(part: Part, answer: Callable, case: dict[str, Any]) -> tuple | Excep
         outputs = list(unpack(part, result))
         for key, value in case.items():
             if isinstance(value, np.ndarray) and not np.array_equal(np.asarray(plain(arguments[key])), value):
-                raise Failure(
-                    f"It writes into its argument {key}, which belongs to the caller. Compute with a new array."
-                )
+                raise Failure(f"It writes into its argument {key}, which is the caller's. Compute with a new array.")
         return (*map(plain, outputs), *derivatives(outputs, [*arguments.values()], part.order))
     except (Exception, SystemExit) as error:
         return replace_exit(error)

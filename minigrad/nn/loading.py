@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from minigrad.array.foreign import as_tensor
 from minigrad.engine.memory.dtype import DType
 from minigrad.engine.memory.overlap import is_broadcast, memory_span
+from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn.registry import Registry, join
 
@@ -24,9 +25,7 @@ def load_state(
     """Copy values into `own`, the state of a module, all or nothing; see `Module.load_state_dict`."""
     kind = type(module).__name__
     if not isinstance(state_dict, Mapping):
-        raise TypeError(
-            f"[{kind}] expected a state_dict, a mapping of names to tensors, got {type(state_dict).__name__}"
-        )
+        raise TypeError(f"[{kind}] expected a state_dict, a mapping of names to tensors, got {kind_of(state_dict)}")
     given = _translate_names(module, state_dict)
     values = {name: _convert(name, value) for name, value in given.items() if name in own}
     missing = _find_missing(module, own, values)

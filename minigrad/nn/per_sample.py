@@ -71,9 +71,7 @@ def per_sample_grad(loss: Callable[..., Tensor], model: Any, x: Tensor, *targets
             if not isinstance(value, Tensor):
                 raise TypeError(f"[per_sample_grad] expected a loss that is a tensor, got {kind_of(value)}")
             if value.size != 1:
-                raise ValueError(
-                    f"[per_sample_grad] expected a loss of one element for one sample, got shape {value.shape}"
-                )
+                raise ValueError(f"[per_sample_grad] expected one element as a sample's loss, got shape {value.shape}")
             if not value.requires_grad:
                 continue
             if i == 0 and any(op.name == "batch_norm" and "μ" not in op.inputs for op in operations(value).values()):

@@ -70,9 +70,7 @@ class Muon(Optimizer):
             )
         for parameter in group["params"]:
             if isinstance(parameter, Tensor) and parameter.ndim != 2:
-                raise ValueError(
-                    f"[Muon] expected matrices, got shape {parameter.shape}: give other parameters to optim.AdamW"
-                )
+                raise ValueError(f"[Muon] expected matrices, got shape {parameter.shape}: optim.AdamW takes others")
 
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
         lr, momentum, matches = group["lr"], group["momentum"], group["adjust_lr_fn"] == "match_rms_adamw"

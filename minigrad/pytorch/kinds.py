@@ -181,10 +181,8 @@ class Kinds(ast.NodeVisitor):
             parts = value.elts if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts) else None
             several = kind in ("tensor", "several")
             for k, element in enumerate(target.elts):
-                of_element = (
-                    self.kind(parts[k]) if parts else "tensor" if several else kind if kind == "numpy" else None
-                )
-                self.bind(element, of_element, parts[k] if parts else None)
+                inner = self.kind(parts[k]) if parts else "tensor" if several else kind if kind == "numpy" else None
+                self.bind(element, inner, parts[k] if parts else None)
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.generic_visit(node)

@@ -462,7 +462,5 @@ def _floored(x: Tensor, other: float | Tensor, rounding_mode: str) -> Tensor:
 
 def _product(op: str, x: Tensor, y: Tensor, axes: int, other_axes: int) -> Tensor:
     if x.ndim != axes or y.ndim != other_axes:
-        raise ValueError(
-            f"[{op}] expected {axes} and {other_axes} axes, got shapes {x.shape} and {y.shape}; `@` takes any"
-        )
+        raise ValueError(f"[{op}] expected {axes} and {other_axes} axes, got {x.shape} and {y.shape}; `@` takes any")
     return x @ y

@@ -48,9 +48,7 @@ def _problem(
         return GradientError(f"{begin}a tensor that requires grad cannot be written in place while operations are "
                              f"recorded: use all_reduce, or minigrad.no_grad()")  # fmt: skip
     if parts and (x.ndim == 0 or x.shape[0] != world().size):
-        return ValueError(
-            f"{begin}expected one part for each of {world().size} ranks along axis 0, got shape {x.shape}"
-        )
+        return ValueError(f"{begin}expected a part for each of {world().size} ranks along axis 0, got shape {x.shape}")
     found = find_device_error(x.device) if world().size > 1 else None
     return None if found is None else type(found)(f"{begin}{found}")
 

@@ -89,9 +89,8 @@ def fit(
         found = load_checkpoint(checkpoint, **parts)
         history, best = found["history"], found["best"]
         if stop is not None and history and best is None:
-            raise ValueError(
-                f"[fit] expected a checkpoint of a run with stop, got {os.fspath(checkpoint)} of one without"
-            )
+            place = os.fspath(checkpoint)
+            raise ValueError(f"[fit] expected a checkpoint of a run with stop, got {place} of one without")
 
     with _progress_bar(progress, epochs, len(history)) as show:
         for _ in range(len(history), epochs):

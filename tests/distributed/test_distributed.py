@@ -238,7 +238,7 @@ def test_converted_layers_keep_their_state():
     alone = nn.convert_sync_batchnorm(shared)
     assert type(alone) is nn.SyncBatchNorm
     assert alone.weight is shared.weight
-    with pytest.raises(TypeError, match="expected a module, got int"):
+    with pytest.raises(TypeError, match="expected a Module, got int"):
         nn.convert_sync_batchnorm(3)
 
 

@@ -257,7 +257,7 @@ def train_briefly(images, labels):
     [
         (guess, "hardly more than by guessing"),
         (train_briefly, "95% are needed"),
-        (lambda images, labels: 0.99, "fit returns a value of type float; it has to return the trained network"),
+        (lambda images, labels: 0.99, "fit returns a float; it has to return the trained network"),
     ],
 )
 def test_training_that_does_not_suffice(fit, message):

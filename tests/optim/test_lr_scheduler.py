@@ -470,7 +470,7 @@ def test_wrong_types():
             ours.LambdaLR(optimizer, wrong)
     with pytest.raises(TypeError, match=r"\[SequentialLR\]"):
         ours.SequentialLR(optimizer, [ours.ReduceLROnPlateau(optimizer)], [])
-    with pytest.raises(TypeError, match=r"^\[ChainedScheduler\] expected schedulers whose step\(\) takes no arguments"):
+    with pytest.raises(TypeError, match=r"^\[ChainedScheduler\] expected schedulers whose step\(\) has no arguments"):
         ours.ChainedScheduler([ours.ReduceLROnPlateau(optimizer)])
 
 

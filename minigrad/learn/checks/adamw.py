@@ -32,9 +32,7 @@ def call(answer, p, gradients, lr, beta1, beta2, eps, weight_decay):
         result = answer(p, g, m, v, t, lr, beta1, beta2, eps, weight_decay)
         for name, new, old in zip("pgmv", (p, g, m, v), given, strict=True):
             if not np.array_equal(new, old, equal_nan=True):
-                raise Failure(
-                    f"It writes into its argument {name}, which belongs to the caller. Compute with a new array."
-                )
+                raise Failure(f"It writes into its argument {name}, which is the caller's. Compute with a new array.")
         three = isinstance(result, (tuple, list)) and len(result) == 3
         if not three or not all(isinstance(a, np.ndarray) for a in result):
             raise Failure("It has to return three arrays: the new p, m and v.")

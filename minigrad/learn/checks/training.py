@@ -72,9 +72,7 @@ def epoch(train, call, model, weight, optimizer, batches, images, labels):
     batches = [(mg.tensor(x), mg.tensor(y)) for x, y in zip(images, labels, strict=True)]
     loss = train(model, optimizer, batches)
     if not isinstance(loss, float):
-        raise Failure(
-            f"It returns a value of type {type(loss).__name__}; it has to be a Python float. loss.item() is one."
-        )
+        raise Failure(f"It returns a {type(loss).__name__}; it has to be a Python float. loss.item() is one.")
     return model.weight.detach().numpy().copy(), optimizer.count, loss
 
 
@@ -85,9 +83,7 @@ def score(accuracy, call, model, weight, images, labels):
     model.register_forward_hook(lambda module, inputs, output: recorded.append(output.requires_grad))
     share = accuracy(model, mg.tensor(images), mg.tensor(labels))
     if not isinstance(share, float):
-        raise Failure(
-            f"It returns a value of type {type(share).__name__}; it has to be a Python float. x.item() is one."
-        )
+        raise Failure(f"It returns a {type(share).__name__}; it has to be a Python float. x.item() is one.")
     return share, "train" not in model.modes, not any(recorded)
 
 
@@ -107,9 +103,7 @@ def judge(fit, images):
     images, labels = data.digits("train")[:]
     model = fit(images, labels)
     if not isinstance(model, nn.Module):
-        raise Failure(
-            f"fit returns a value of type {type(model).__name__}; it has to return the trained network, an nn.Module."
-        )
+        raise Failure(f"fit returns a {type(model).__name__}; it has to return the trained network, an nn.Module.")
     try:
         share = solution.accuracy(model, *data.digits("test")[:])
     except Exception as error:

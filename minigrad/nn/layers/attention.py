@@ -76,12 +76,10 @@ class KeyValueCache:
     def extended(self, layer: Module, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add the keys and values ``(N, h, steps, width)`` of a layer, and return all of them."""
         if layer in self._kept:
-            before = self._kept[layer]
-            if before[0].shape[0] != keys.shape[0]:
-                raise ValueError(
-                    f"[{NAME}] expected {before[0].shape[0]} sequences, as in the cache, got {keys.shape[0]}"
-                )
-            keys, values = concat([before[0], keys], axis=2), concat([before[1], values], axis=2)
+            old = self._kept[layer]
+            if old[0].shape[0] != keys.shape[0]:
+                raise ValueError(f"[{NAME}] expected {old[0].shape[0]} sequences, as in the cache, got {keys.shape[0]}")
+            keys, values = concat([old[0], keys], axis=2), concat([old[1], values], axis=2)
         self._kept[layer] = keys, values
         return keys, values
 
@@ -172,10 +170,8 @@ class MultiheadAttention(Module):
             raise ValueError(f"[{NAME}] expected heads of even width for rotary positions, got {self.head_dim}")
         self.qk_norm = qk_norm is not None
         if qk_norm is not None:
-            for norm in ("q_norm", "k_norm"):
-                setattr(
-                    self, norm, make_norm(NAME, "qk_norm", qk_norm, NORMS, self.head_dim, 1e-5, bias, device, dtype)
-                )
+            for key in ("q_norm", "k_norm"):
+                setattr(self, key, make_norm(NAME, "qk_norm", qk_norm, NORMS, self.head_dim, 1e-5, bias, device, dtype))
         same = self.kdim == self.vdim == embed_dim
         for name, rows, columns, wanted in (
             ("q_proj_weight", embed_dim, embed_dim, not same),

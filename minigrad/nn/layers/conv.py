@@ -32,9 +32,7 @@ class _Conv(Weighted):
         self.out_channels = outputs = integer(name, "out_channels", out_channels, 1)
         self.groups = groups = integer(name, "groups", groups, 1)
         if inputs % groups or outputs % groups:
-            raise ValueError(
-                f"[{name}] expected groups that divide the channels, got {groups} for {inputs} and {outputs}"
-            )
+            raise ValueError(f"[{name}] expected groups that divide channels, got {groups} for {inputs} and {outputs}")
         transposed = "output_padding" in sizes
         for option, value in sizes.items():
             least = 0 if "padding" in option else 1

@@ -141,9 +141,7 @@ class AdaptiveAvgPool2d(Module):
         sizes = output_size if isinstance(output_size, tuple | list) else (output_size, output_size)
         if len(sizes) != 2:
             raise ValueError(f"[AdaptiveAvgPool2d] expected one or two integers for output_size, got {output_size}")
-        rows, columns = (
-            None if size is None else integer("AdaptiveAvgPool2d", "output_size", size, 1) for size in sizes
-        )
+        rows, columns = (None if n is None else integer("AdaptiveAvgPool2d", "output_size", n, 1) for n in sizes)
         self.output_size = rows, columns
 
     def forward(self, x: Tensor) -> Tensor:

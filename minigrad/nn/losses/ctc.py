@@ -108,9 +108,7 @@ def _states(labels: Tensor, counts: Tensor, blank: int, classes: int) -> Tensor:
     if labels.ndim == 1:
         total, longest = (int(n) for n in (counts.sum(), counts.max() if batch else 0))
         if total != labels.shape[0]:
-            raise ValueError(
-                f"[{OP}] expected targets of {total} labels, the sum of target_lengths, got {labels.shape}"
-            )
+            raise ValueError(f"[{OP}] expected {total} labels, the sum of target_lengths, got targets {labels.shape}")
         first = cumulative_sum(counts) - counts
         places = first.expand_dims(1) + arange(longest, device=device)
         labels = labels[where(places < total, places, 0)] if total else labels.reshape((batch, 0))

@@ -340,9 +340,7 @@ class GroupNorm(Affine):
             for name, value in (("num_groups", num_groups), ("num_channels", num_channels))
         )
         if num_channels % num_groups:
-            raise ValueError(
-                f"[GroupNorm] expected groups that divide the channels, got {num_groups} and {num_channels}"
-            )
+            raise ValueError(f"[GroupNorm] expected groups that divide channels, got {num_groups} and {num_channels}")
         self.num_groups, self.num_channels, self.affine = num_groups, num_channels, affine
         self.eps = number("GroupNorm", "eps", eps, 0)
         self.add_affine(num_channels, affine and weight, affine and bias, device, dtype)

@@ -91,9 +91,7 @@ class LRScheduler(Schedule):
             if last_epoch == -1:
                 group.setdefault("initial_lr", group["lr"])
             elif "initial_lr" not in group:
-                raise ValueError(
-                    f"[{type(self).__name__}] expected 'initial_lr' in parameter group {k} to resume, got none"
-                )
+                raise ValueError(f"[{type(self).__name__}] expected 'initial_lr' in group {k} to resume, got none")
         self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
         self._place = rates_of(optimizer).add(self.base_lrs)
         if last_epoch == -1:

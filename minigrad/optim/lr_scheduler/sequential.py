@@ -51,9 +51,7 @@ class SequentialLR(LRScheduler):
             )
         for scheduler in schedulers:
             if not isinstance(scheduler, LRScheduler):
-                raise TypeError(
-                    f"[SequentialLR] expected schedulers whose step() takes no arguments, got {scheduler!r}"
-                )
+                raise TypeError(f"[SequentialLR] expected schedulers whose step() has no arguments, got {scheduler!r}")
             if scheduler.optimizer is not optimizer:
                 raise ValueError("[SequentialLR] expected all schedulers to have the same optimizer")
         self.milestones = [integer("SequentialLR", "milestones", milestone) for milestone in milestones]
@@ -134,9 +132,8 @@ class ChainedScheduler(Schedule):
             raise ValueError("[ChainedScheduler] expected at least one scheduler, got none")
         for scheduler in schedulers:
             if not isinstance(scheduler, LRScheduler | ChainedScheduler):
-                raise TypeError(
-                    f"[ChainedScheduler] expected schedulers whose step() takes no arguments, got {scheduler!r}"
-                )
+                got = f"{scheduler!r}"
+                raise TypeError(f"[ChainedScheduler] expected schedulers whose step() has no arguments, got {got}")
         self.schedulers, self.optimizer = list(schedulers), optimizer or schedulers[0].optimizer
         if any(scheduler.optimizer is not self.optimizer for scheduler in schedulers):
             raise ValueError("[ChainedScheduler] expected all schedulers to have the same optimizer")
@@ -153,9 +150,8 @@ class ChainedScheduler(Schedule):
     def check_state(self, state_dict: Mapping[str, Any]) -> None:
         super().check_state(state_dict)
         if len(state_dict["schedulers"]) != len(self.schedulers):
-            raise ValueError(
-                f"[ChainedScheduler] expected {len(self.schedulers)} schedulers, got {len(state_dict['schedulers'])}"
-            )
+            expected, got = len(self.schedulers), len(state_dict["schedulers"])
+            raise ValueError(f"[ChainedScheduler] expected {expected} schedulers, got {got}")
         for scheduler, state in zip(self.schedulers, state_dict["schedulers"], strict=True):
             scheduler.check_state(state)
 

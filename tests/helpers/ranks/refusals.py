@@ -43,7 +43,7 @@ def refused_calls(folder):
         distributed.all_reduce(mg.ones(2), "max")
     with raises(ValueError, who, rf"expected a root from 0 to {n - 1}, got {n}"):
         distributed.broadcast_(mg.ones(2), n)
-    with raises(ValueError, who, rf"expected one part for each of {n} ranks along axis 0, got shape \(7,\)"):
+    with raises(ValueError, who, rf"expected a part for each of {n} ranks along axis 0, got shape \(7,\)"):
         distributed.reduce_scatter(mg.ones(7))
     with raises(mg.GradientError, who, "a tensor that requires grad cannot be written in place"):
         distributed.all_reduce_(mg.ones(2, requires_grad=True))
