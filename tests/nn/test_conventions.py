@@ -1,4 +1,4 @@
-"""Each row of the table in minigrad.nn.norm.row_norms: our layers against formulas for Keras's and Flax's layers."""
+"""Each row of the table in docs/reference/conventions.md: our layers against formulas for Keras's and Flax's layers."""
 
 import math
 

@@ -1,6 +1,6 @@
 """Normalization layers that can keep running statistics: batch, batch re-, instance, recurrent batch normalization.
 
-The conventions are PyTorch's; the table in `minigrad.nn.norm.row_norms` lists the arguments for Keras's and Flax's.
+The conventions are PyTorch's; docs/reference/conventions.md lists the arguments for Keras's and Flax's.
 """
 
 import warnings

@@ -2,42 +2,7 @@
 
 They differ only in the axes they standardize over: all use the biased variance, add ε inside the square root, and
 initialize the weight to ones and the bias to zeros. Layers that can keep running statistics are in
-`minigrad.nn.norm.batch_norm`.
-
-The defaults follow PyTorch. These arguments give the conventions of Keras 3 and of Flax (linen and nnx), which also
-initialize weights to ones and biases to zeros:
-
-========================  ==========================  ==================================  ============================
-layer                     PyTorch, the default here   Keras 3                             Flax
-========================  ==========================  ==================================  ============================
-BatchNorm1d, 2d           ``eps=1e-5, momentum=0.1``  ``eps=1e-3, momentum=0.01,          ``momentum=0.01,
-                                                      unbiased_running_var=False``        unbiased_running_var=False``
-LayerNorm                 ``eps=1e-5``                ``eps=1e-3``                        ``eps=1e-6``
-GroupNorm                 ``eps=1e-5``                ``32, eps=1e-3``                    ``32, eps=1e-6``
-InstanceNorm1d, 2d        ``eps=1e-5, affine=False``  ``eps=1e-3, affine=True``           ``eps=1e-6, affine=True``
-RMSNorm                   ``eps=None`` (2⁻²³, 2⁻⁵²)   ``eps=1e-6``                        ``eps=1e-6``
-no bias                   ``bias=False``              ``center=False``: ``bias=False``    ``use_bias=False``: the same
-no weight                                             ``scale=False``: ``weight=False``   ``use_scale=False``: the same
-neither                   ``affine=False``            ``affine=False``                    ``affine=False``
-channels, features        axis 1; trailing axes       the last axis                       the last axis
-========================  ==========================  ==================================  ============================
-
-- Flax's layers of both APIs are recorded with version 0.12.12. In float32 they compute the variance as E[x²] − E[x]²,
-  unless ``use_fast_variance=False``: 1e-3 away from these where the mean is 50 times the deviation.
-- Momentum: Keras and Flax specify the weight of the old value, 0.99 by default, which is 1 − m here. Their running
-  variance averages the biased variance, PyTorch's the unbiased one; all three normalize with the biased variance.
-- Axes: ``x.moveaxis(-1, 1)`` moves the channels of Keras and Flax to where BatchNorm, GroupNorm and InstanceNorm expect
-  them, and ``y.moveaxis(1, -1)`` moves them back. LayerNorm and RMSNorm normalize trailing axes: on ``(N, H, W, C)``,
-  ``LayerNorm(C)`` is ``axis=-1`` and ``LayerNorm((H, W, C))`` is ``axis=[1, 2, 3]``.
-- "affine" is `elementwise_affine` in LayerNorm and RMSNorm. RMSNorm never has a bias and, with
-  ``elementwise_affine=False`` (Flax's ``use_scale=False``), no weight either. Keras's InstanceNorm is its
-  ``GroupNormalization(groups=-1)``.
-
-Squares are summed in the dtype of the input. Where they overflow, in float32 from 1e17 on and in float64 from 1e150 on,
-the row, group or channel becomes the bias (in RMSNorm, 0), and only the bias has a gradient there; where the deviations
-themselves overflow, near the largest numbers, it may become NaN. With ε = 0, it becomes NaN where it is constant (in
-RMSNorm, where it is 0), and loses digits where the squares of deviations are subnormal, for deviations below 1e-19 in
-float32 and 1e-154 in float64. NaN and infinity only affect their own row, group or channel.
+`minigrad.nn.norm.batch_norm`. docs/reference/conventions.md lists the arguments that Keras's and Flax's conventions take.
 """
 
 import math
