@@ -5,6 +5,7 @@ the tape.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import iadd, imul, ipow, isub, itruediv
 from typing import Any
 
 import numpy as np
@@ -117,48 +118,39 @@ class StorageNames(Tensor):
 
     def add_(self: Tensor, other: float | Tensor, *, alpha: float = 1) -> Tensor:
         """PyTorch's name for ``x += alpha * other``."""
-        self += _times(alpha, other)
-        return self
+        return iadd(self, _times(alpha, other))
 
     def sub_(self: Tensor, other: float | Tensor, *, alpha: float = 1) -> Tensor:
         """PyTorch's name for ``x -= alpha * other``."""
-        self -= _times(alpha, other)
-        return self
+        return isub(self, _times(alpha, other))
 
     def mul_(self: Tensor, other: float | Tensor) -> Tensor:
         """PyTorch's name for ``x *= other``."""
-        self *= other
-        return self
+        return imul(self, other)
 
     def div_(self: Tensor, other: float | Tensor) -> Tensor:
         """PyTorch's name for ``x /= other``."""
-        self /= other
-        return self
+        return itruediv(self, other)
 
     def pow_(self: Tensor, exponent: float | Tensor) -> Tensor:
         """PyTorch's name for ``x **= exponent``."""
-        self **= exponent
-        return self
+        return ipow(self, exponent)
 
     def neg_(self: Tensor) -> Tensor:
         """PyTorch's name for ``x *= -1``."""
-        self *= -1
-        return self
+        return imul(self, -1)
 
     def addcmul_(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
         """PyTorch's name for ``x += value * tensor1 * tensor2``."""
-        self += _times(value, tensor1 * tensor2)
-        return self
+        return iadd(self, _times(value, tensor1 * tensor2))
 
     def addcdiv_(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
         """PyTorch's name for ``x += value * tensor1 / tensor2``."""
-        self += _times(value, tensor1 / tensor2)
-        return self
+        return iadd(self, _times(value, tensor1 / tensor2))
 
     def lerp_(self: Tensor, end: Tensor, weight: float | Tensor) -> Tensor:
         """PyTorch's name for ``x += weight * (end - x)``."""
-        self += weight * (end - self)
-        return self
+        return iadd(self, weight * (end - self))
 
     def clamp_(self: Tensor, min: float | Tensor | None = None, max: float | Tensor | None = None) -> Tensor:
         """PyTorch's name for ``x[...] = x.clip(min, max)``."""
