@@ -188,17 +188,14 @@ class SELU(_Elementwise):
 class PReLU(Module):
     """x where x > 0, else a x with trained a (He et al. 2015, https://arxiv.org/abs/1502.01852).
 
+    a is `weight`, ``(num_parameters,)``.
+
     Parameters
     ----------
     num_parameters : int
         1, or the number C of channels of an input ``(N, C, ...)``, each of which has its own a.
     init : float
         The initial a.
-
-    Attributes
-    ----------
-    weight : Parameter
-        ``(num_parameters,)``: a.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from minigrad.nn.parameter import Parameter
 
 
 class Embedding(Module):
-    """A table of vectors, one for each index.
+    """A table of vectors, one for each index: `weight`, ``(num_embeddings, embedding_dim)``, from N(0, 1).
 
     Parameters
     ----------
@@ -26,11 +26,6 @@ class Embedding(Module):
         For PyTorch's scripts; another value is an error that says what to write.
     device, dtype
         As in `Linear`.
-
-    Attributes
-    ----------
-    weight : Parameter
-        ``(num_embeddings, embedding_dim)``, from N(0, 1).
 
     Raises
     ------

@@ -122,7 +122,7 @@ class SinusoidalPositions(_Positions):
 
 
 class LearnedPositions(_Positions):
-    """Adds a parameter for each position.
+    """Adds a parameter for each position: `weight`, ``(max_length, E)``, from N(0, 0.02²) as in GPT-2.
 
     Raises ValueError for sizes below 1; when called, for a sequence that ends beyond the last position.
 
@@ -136,11 +136,6 @@ class LearnedPositions(_Positions):
         As in `SinusoidalPositions`.
     device, dtype
         As in `Linear`.
-
-    Attributes
-    ----------
-    weight : Parameter
-        ``(max_length, E)``, from N(0, 0.02²) as in GPT-2 (Radford et al. 2019).
 
     Examples
     --------

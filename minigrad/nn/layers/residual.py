@@ -12,7 +12,7 @@ from minigrad.nn.parameter import Parameter
 
 
 class LayerScale(Module):
-    """Scale each feature of a residual branch f: x + diag(λ) f(x), where λ is `weight` and begins small.
+    """Scale each feature of a residual branch f: x + diag(λ) f(x), where λ is `weight`, ``(C,)``, and begins small.
 
     Touvron et al. 2021, https://arxiv.org/abs/2103.17239. The layer computes y = λ f(x) alone; the caller
     adds x.
@@ -28,11 +28,6 @@ class LayerScale(Module):
         The initial value of λ: the paper has 0.1 for up to 18 layers, 1e-5 for 24, and 1e-6 for more.
     device, dtype
         As in `Linear`.
-
-    Attributes
-    ----------
-    weight : Parameter
-        ``(C,)``: λ.
 
     Examples
     --------

@@ -15,9 +15,9 @@ class FilterResponseNorm2d(Affine):
     """Filter response normalization: each channel of each image is divided by its root mean square.
 
     y = x / √(ν² + ε) · γ + β, where ν² is the mean of x² over the positions (Singh, Krishnan 2020,
-    https://arxiv.org/abs/1911.09737); γ is `weight` and β is `bias`. As no mean is subtracted, the
-    paper follows it by `TLU` instead of a ReLU. With few positions, increase ε: with one, y is close to the sign of x
-    times γ, plus β. Training and evaluation are the same.
+    https://arxiv.org/abs/1911.09737); γ is `weight` and β is `bias`, ``(C,)``, initialized to ones and zeros. As no
+    mean is subtracted, the paper follows it by `TLU` instead of a ReLU. With few positions, increase ε: with one, y is
+    close to the sign of x times γ, plus β. Training and evaluation are the same.
 
     Raises ValueError for `num_features` below 1 or a negative `eps`; when called, for an input that is not
     ``(N, C, H, W)``.
@@ -30,11 +30,6 @@ class FilterResponseNorm2d(Affine):
         ε, added to the mean square.
     device, dtype
         As in `Linear`.
-
-    Attributes
-    ----------
-    weight, bias : Parameter
-        ``(C,)``: γ, initialized to ones, and β, initialized to zeros.
 
     Examples
     --------
@@ -65,15 +60,11 @@ class FilterResponseNorm2d(Affine):
 class TLU(Module):
     """Thresholded linear unit: y = max(x, τ), with a learned threshold τ per channel.
 
-    Singh, Krishnan 2020, https://arxiv.org/abs/1911.09737. With τ = 0, the initial value, it is a ReLU.
+    Singh, Krishnan 2020, https://arxiv.org/abs/1911.09737. τ is `threshold`, ``(C,)``. With τ = 0, the initial value,
+    it is a ReLU.
 
     Raises ValueError for `num_features` below 1; when called, for an input that is not ``(N, C, ...)``; TypeError when
     called, for an input of another dtype. Parameters are as in `FilterResponseNorm2d`.
-
-    Attributes
-    ----------
-    threshold : Parameter
-        ``(C,)``: τ, initialized to zeros.
 
     Examples
     --------

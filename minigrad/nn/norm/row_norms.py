@@ -2,7 +2,7 @@
 
 They differ only in the axes they standardize over: all use the biased variance, add ε inside the square root, and
 initialize the weight to ones and the bias to zeros. Layers that can keep running statistics are in
-`minigrad.nn.norm.batch_norm`. docs/reference/conventions.md lists the arguments that Keras's and Flax's conventions take.
+`minigrad.nn.norm.batch_norm`. docs/reference/conventions.md lists the arguments for Keras's and Flax's conventions.
 """
 
 import math
@@ -109,7 +109,8 @@ class RMSNorm(Module):
     """Root mean square normalization of each sample over the trailing axes: layer normalization without the mean.
 
     y = x / √(mean(x²) + ε) · γ, with the mean over the last ``len(normalized_shape)`` axes (Zhang, Sennrich 2019,
-    https://arxiv.org/abs/1910.07467, equation 4); γ is `weight`. Training and evaluation are the same.
+    https://arxiv.org/abs/1910.07467, equation 4); γ is `weight`, of shape `normalized_shape`, initialized to ones.
+    Training and evaluation are the same.
 
     Raises ValueError for an empty `normalized_shape` or a negative `eps`; when called, for an input with another
     trailing shape.
@@ -120,11 +121,6 @@ class RMSNorm(Module):
         As in `LayerNorm`, without a `bias`.
     eps : float or None
         ε, added to the mean square; None for the machine epsilon of the input's dtype.
-
-    Attributes
-    ----------
-    weight : Parameter or None
-        γ, of shape `normalized_shape`, initialized to ones.
 
     Examples
     --------
@@ -161,7 +157,7 @@ class ScaleNorm(Module):
     """Normalization of each sample to one learned length: root mean square normalization with a single weight.
 
     y = g x / √(‖x‖² + ε), with the norm over the last axis (Nguyen, Salazar 2019, https://arxiv.org/abs/1910.05895,
-    without an ε); g is `weight`. Training and evaluation are the same.
+    without an ε); g is `weight`, ``()``, initialized to √C. Training and evaluation are the same.
 
     Raises ValueError for `num_features` below 1 or a negative `eps`; when called, for an input with another last axis.
 
@@ -173,11 +169,6 @@ class ScaleNorm(Module):
         ε, added to the squared norm.
     device, dtype
         As in `Linear`.
-
-    Attributes
-    ----------
-    weight : Parameter
-        ``()``: g, initialized to √C.
 
     Examples
     --------
@@ -266,8 +257,9 @@ class GroupNorm(Affine):
     """Group normalization: normalizes each group of channels of each sample separately.
 
     y = (x − μ) / √(σ² + ε) · γ + β, with the mean μ and the biased variance σ² over the channels of a group and all
-    later axes (Wu, He 2018, https://arxiv.org/abs/1803.08494, equations 1 to 7). γ (`weight`) and β (`bias`) are per
-    channel, so one group is not quite `LayerNorm`, where they are per element. Training and evaluation are the same.
+    later axes (Wu, He 2018, https://arxiv.org/abs/1803.08494, equations 1 to 7). γ (`weight`) and β (`bias`) are
+    ``(C,)``, initialized to ones and zeros. They are per channel, so one group is not quite `LayerNorm`, where they are
+    per element. Training and evaluation are the same.
 
     Raises ValueError for sizes below 1, groups that do not divide the channels, or a negative `eps`; when called, for
     an input that is not ``(N, C, ...)``.
@@ -282,11 +274,6 @@ class GroupNorm(Affine):
         ε, added to the variance.
     affine, bias, weight, device, dtype
         As in `LayerNorm`, where `affine` is `elementwise_affine`.
-
-    Attributes
-    ----------
-    weight, bias : Parameter or None
-        ``(C,)``: γ, initialized to ones, and β, initialized to zeros.
 
     Examples
     --------
