@@ -174,7 +174,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
             [1., 2.]])
     """
     (x,) = _as_floats("cholesky", _square("cholesky", x))
-    y, kept = _computed("cholesky", np.linalg.cholesky, x)
+    y, kept = _compute("cholesky", np.linalg.cholesky, x)
 
     def backward(node: Any, grads: list[Any], saved: list[Any]) -> list[Tensor | None]:
         low = attach(saved[0], node, 0)
@@ -190,7 +190,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
 
 def _solve(a: Tensor, b: Tensor, op: str = "solve") -> Tensor:
     """`solve` for floats of the same dtype and the same leading axes."""
-    y, kept = _computed(op, np.linalg.solve, a, b)
+    y, kept = _compute(op, np.linalg.solve, a, b)
 
     def backward(node: Any, grads: list[Any], saved: list[Any]) -> list[Tensor | None]:
         matrix = saved[0]
@@ -209,15 +209,15 @@ def _as_floats(op: str, *operands: Tensor) -> list[Tensor]:
     return [astype(x, max(kinds, key=lambda dtype: dtype.itemsize), copy=False) for x in operands]
 
 
-def _computed(op: str, function: Callable[..., Any], *operands: Tensor) -> tuple[Tensor, Tensor]:
+def _compute(op: str, function: Callable[..., Any], *operands: Tensor) -> tuple[Tensor, Tensor]:
     """What a function of NumPy computes, of the shape of the last operand: the result, and the same for the tape."""
     with Covering(op), no_grad():
         y = empty(operands[-1].shape, dtype=operands[-1].dtype, device=operands[-1].device)
-        repeat(_compute, (op, function, y, *operands))
+        repeat(_fill, (op, function, y, *operands))
     return y, result_over(y, [y])
 
 
-def _compute(op: str, function: Callable[..., Any], y: Tensor, *operands: Tensor) -> None:
+def _fill(op: str, function: Callable[..., Any], y: Tensor, *operands: Tensor) -> None:
     try:
         y.copy_(function(*(x.detach().to("cpu").numpy() for x in operands)))
     except np.linalg.LinAlgError:

@@ -197,7 +197,7 @@ def kaiming_uniform_(tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonli
     """Fill with values from U(−r, r), r = gain √(3 / fan).
 
     He et al. 2015, https://arxiv.org/abs/1502.01852, equations 10 and 14; `calculate_gain` gives the gain. Raises
-    ValueError if the tensor has fewer than two axes; for another `mode` or `nonlinearity`.
+    ValueError if the tensor has fewer than two axes, or for another `mode` or `nonlinearity`.
 
     Parameters
     ----------

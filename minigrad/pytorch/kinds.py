@@ -191,7 +191,7 @@ class Kinds(ast.NodeVisitor):
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         self.generic_visit(node)
-        self.bind(node.target, self.annotated(node.annotation) or self.kind(node.value))
+        self.bind(node.target, self.read_annotation(node.annotation) or self.kind(node.value))
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         self.generic_visit(node)
@@ -232,7 +232,7 @@ class Kinds(ast.NodeVisitor):
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_with_generators
 
-    def annotated(self, node: ast.AST | None) -> Any:
+    def read_annotation(self, node: ast.AST | None) -> Any:
         """Return the kind that an annotation names."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return "tensor" if node.value.rpartition(".")[2] == "Tensor" else None
@@ -251,7 +251,7 @@ class Kinds(ast.NodeVisitor):
         pairs = zip(given.posonlyargs + given.args + given.kwonlyargs, defaults + given.kw_defaults, strict=True)
         for argument, default in pairs:
             plain = isinstance(default, ast.Constant) and default.value is not None
-            scope[argument.arg] = self.annotated(argument.annotation) or (
+            scope[argument.arg] = self.read_annotation(argument.annotation) or (
                 "plain" if plain else "tensor" if forward and argument.arg not in ("self", "ctx") else None
             )
         for more in (given.vararg, given.kwarg):

@@ -239,7 +239,7 @@ class TensorNames(Tensor):
 
     def div(self: Tensor, other: float | Tensor, *, rounding_mode: str | None = None) -> Tensor:
         """PyTorch's name for ``x / other``, or ``x // other`` with ``rounding_mode="floor"``."""
-        return self / other if rounding_mode is None else _floored(self, other, rounding_mode)
+        return self / other if rounding_mode is None else _divide(self, other, rounding_mode)
 
     def neg(self: Tensor) -> Tensor:
         """PyTorch's name for ``-x``."""
@@ -449,7 +449,7 @@ def _times(alpha: float, other: float | Tensor) -> Any:
     return other if isinstance(alpha, int) and alpha == 1 else other * alpha
 
 
-def _floored(x: Tensor, other: float | Tensor, rounding_mode: str) -> Tensor:
+def _divide(x: Tensor, other: float | Tensor, rounding_mode: str) -> Tensor:
     if rounding_mode == "floor":
         return x // other
     if rounding_mode == "trunc":

@@ -100,8 +100,8 @@ class Translator(Kinds):
         if b"torch" in imported or not imported:  # a program for minigrad is left alone
             self.visit(self.tree)
         for finding in self.findings:
-            finding.before = shown(self.text(finding.node, {}))
-            finding.after = shown(self.text(finding.node))
+            finding.before = shorten(self.text(finding.node, {}))
+            finding.after = shorten(self.text(finding.node))
         self.findings.sort(key=lambda f: (f.line, f.column))
 
     # text
@@ -261,7 +261,7 @@ def advice(why: str) -> str:
     return re.sub(r"^is (.*?) here\b", r"\1", re.sub(r"^\[\w+\] ", "", why)).strip()
 
 
-def shown(text: str) -> str:
+def shorten(text: str) -> str:
     """Return a text in one line of at most 100 characters."""
     line = " ".join(text.split())
     return line if len(line) <= 100 else line[:97] + "..."

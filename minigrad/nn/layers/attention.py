@@ -73,7 +73,7 @@ class KeyValueCache:
         """Return the number of steps that a layer has added."""
         return self._kept[layer][0].shape[2] if layer in self._kept else 0
 
-    def extended(self, layer: Module, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def extend(self, layer: Module, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add the keys and values ``(N, h, steps, width)`` of a layer, and return all of them."""
         if layer in self._kept:
             old = self._kept[layer]
@@ -262,7 +262,7 @@ class MultiheadAttention(Module):
         more = (self.bias_k is not None) + self.add_zero_attn
         mask, causal = combine_masks(attn_mask, key_padding_mask, q, earlier + k.shape[2], is_causal, earlier, more)
         if cache is not None:
-            k, v = cache.extended(self, k, v)
+            k, v = cache.extend(self, k, v)
         if more:
             k, v = self._append_more(k, self.bias_k), self._append_more(v, self.bias_v)
         dropout = self.dropout if self.training else 0.0

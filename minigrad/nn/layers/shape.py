@@ -15,8 +15,8 @@ from minigrad.nn.module import Module
 class Flatten(Module):
     """Flattens several consecutive axes into one.
 
-    Raises IndexError when called, for an axis that the input does not have; ValueError when called, for an `end_dim`
-    before `start_dim`.
+    When called, it raises IndexError for an axis that the input does not have, and ValueError for an `end_dim` before
+    `start_dim`.
 
     Parameters
     ----------

@@ -31,8 +31,8 @@ def clip_grad_norm_(
     g ← g · min(1, max_norm / (‖g‖ + 1e-6)), with the norm ‖g‖ of all gradients concatenated into one vector (Pascanu et
     al. 2012, https://arxiv.org/abs/1211.5063; the 1e-6 is PyTorch's).
 
-    Raises TypeError if `parameters` contains anything but tensors, and ValueError if the norm is not finite and
-    `error_if_nonfinite` is true; for a negative `max_norm` or a `norm_type` that is not above 0.
+    Raises TypeError if `parameters` contains anything but tensors, and ValueError for a negative
+    `max_norm`, a `norm_type` that is not above 0, and a norm that is not finite if `error_if_nonfinite` is true.
 
     Parameters
     ----------
