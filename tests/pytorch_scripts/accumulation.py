@@ -5,16 +5,11 @@ import torch
 import torch.nn as nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_, parameters_to_vector, vector_to_parameters
 from torch.utils.data import DataLoader, TensorDataset
+from utils import seed_parameters
 
 rng = np.random.default_rng(26)
 dataset = TensorDataset(torch.from_numpy(rng.normal(size=(32, 5))), torch.from_numpy(rng.normal(size=(32, 2))))
 losses = []
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 def make_model():

@@ -7,6 +7,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 import torch.optim as optim
+from utils import seed_parameters, update
 
 SavedAction = namedtuple("SavedAction", ["log_prob", "value"])
 rng = np.random.default_rng(35)
@@ -27,12 +28,6 @@ class Policy(nn.Module):
         x = F.relu(self.affine1(x))
         action_prob = F.softmax(self.action_head(x), dim=-1)
         return action_prob, self.value_head(x)
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 model = Policy()
@@ -60,12 +55,9 @@ def finish_episode():
         advantage = R - value.item()
         policy_losses.append(-log_prob * advantage)
         value_losses.append(F.smooth_l1_loss(value, torch.tensor([R])))
-    optimizer.zero_grad()
     entropy = -sum((saved.log_prob * saved.log_prob.exp()) for saved in saved_actions)
     loss = torch.stack(policy_losses).sum() + torch.stack(value_losses).sum() - 0.01 * entropy
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item())
+    losses.append(update(optimizer, loss))
     del model.rewards[:]
     del model.saved_actions[:]
 

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from utils import seed_parameters, update
 
 rng = np.random.default_rng(31)
 labels = rng.integers(0, 2, 30)
@@ -27,12 +28,6 @@ class Net(nn.Module):
         return F.log_softmax(self.fc1(x), dim=1)
 
 
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
-
-
 def fgsm_attack(image, epsilon, data_grad):
     sign_data_grad = data_grad.sign()
     perturbed_image = image + epsilon * sign_data_grad
@@ -44,11 +39,8 @@ seed_parameters(model)
 model.eval()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
 for step in range(10):
-    optimizer.zero_grad()
     loss = F.nll_loss(model(images), labels)
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item())
+    losses.append(update(optimizer, loss))
 
 for epsilon in [0, 0.1, 0.2]:
     correct = 0

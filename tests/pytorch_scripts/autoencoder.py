@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from torch import nn, optim
+from utils import seed_parameters, update
 
 rng = np.random.default_rng(2)
 t = rng.uniform(0, 2 * np.pi, (32, 1))
@@ -20,12 +21,6 @@ class Autoencoder(nn.Module):
         return self.decoder(self.encoder(x))
 
 
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
-
-
 model = Autoencoder().double()
 seed_parameters(model)
 criterion = nn.BCELoss()
@@ -34,10 +29,7 @@ for epoch in range(3):
     for batch in torch.tensor(data).chunk(4):
         output = model(batch)
         loss = criterion(output, batch)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(update(optimizer, loss))
     print("epoch [{}/{}], loss:{:.4f}".format(epoch + 1, 3, loss.data))
 
 with torch.no_grad():

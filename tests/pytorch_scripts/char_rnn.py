@@ -1,8 +1,8 @@
 """Predict the next character of a text with a recurrent network."""
 
-import numpy as np
 import torch
 import torch.nn as nn
+from utils import seed_parameters
 
 text = "the quick brown fox jumps over the lazy dog and then the dog jumps over the fox "
 chars = sorted(set(text))
@@ -29,12 +29,6 @@ class CharRNN(nn.Module):
 
     def init_hidden(self, batch_size):
         return torch.zeros(self.n_layers, batch_size, self.hidden_size, dtype=torch.float64)
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 def char_tensor(string):

@@ -7,18 +7,13 @@ import tempfile
 import numpy as np
 import torch
 import torch.nn as nn
+from utils import seed_parameters
 
 rng = np.random.default_rng(12)
 x = torch.from_numpy(rng.normal(size=(20, 3)))
 y = torch.from_numpy(rng.normal(size=(20, 1)))
 PATH = os.path.join(tempfile.mkdtemp(), "model.pt")
 losses = []
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 def build():

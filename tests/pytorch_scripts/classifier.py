@@ -5,6 +5,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
+from utils import seed_parameters
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 print(f"Using {device} device")
@@ -30,12 +31,6 @@ class NeuralNetwork(nn.Module):
         x = F.relu(self.fc1(x))
         x = self.dropout(F.relu(self.fc2(x)))
         return self.fc3(x)
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 def train(dataloader, model, loss_fn, optimizer):

@@ -4,17 +4,12 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.optim as optim
+from utils import seed_parameters
 
 rng = np.random.default_rng(28)
 inputs = torch.from_numpy(rng.normal(size=(24, 6)))
 labels = torch.from_numpy(rng.integers(0, 4, 24))
 losses = []
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 class DeepNN(nn.Module):

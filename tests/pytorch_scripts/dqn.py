@@ -3,11 +3,11 @@
 import random
 from collections import deque, namedtuple
 
-import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 import torch.optim as optim
+from utils import seed_parameters
 
 Transition = namedtuple("Transition", ("state", "action", "next_state", "reward"))
 random.seed(0)
@@ -36,12 +36,6 @@ class DQN(nn.Module):
 
     def forward(self, x):
         return self.layer2(F.relu(self.layer1(x)))
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 policy_net, target_net = DQN(2, 2).double(), DQN(2, 2).double()

@@ -5,6 +5,7 @@ import random
 import numpy as np
 import torch
 import torch.nn as nn
+from utils import update
 
 random.seed(1)
 losses = []
@@ -71,10 +72,7 @@ model = Experts({"relu": nn.ReLU(), "tanh": nn.Tanh(), "leaky": nn.LeakyReLU()})
 seed_parameters(model)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
 for choice in ["relu", "tanh", "leaky"] * 3:
-    optimizer.zero_grad()
     loss = nn.functional.huber_loss(model(inputs, choice), targets, delta=0.5)
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item())
+    losses.append(update(optimizer, loss))
 losses.append(int(model.seen))
 losses.append(len([name for name, module in model.named_modules()]))

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 import torch.nn as nn
+from utils import seed_parameters
 
 rng = np.random.default_rng(6)
 latent_dim = 4
@@ -33,12 +34,6 @@ class Discriminator(nn.Module):
 
     def forward(self, x):
         return self.model(x)
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 adversarial_loss = torch.nn.BCELoss()

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 import torch.nn as nn
 from torch.nn import functional as F
+from utils import seed_parameters
 
 losses = []
 
@@ -75,12 +76,6 @@ class GPT(nn.Module):
             x = block(x)
         logits = self.lm_head(self.transformer.ln_f(x))
         return logits, F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1)
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 model = GPT(GPTConfig()).double()

@@ -7,6 +7,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.nn.parameter import Parameter
+from utils import seed_parameters
 
 rng = np.random.default_rng(33)
 n = 12
@@ -60,12 +61,6 @@ class GCN(nn.Module):
         scores = F.leaky_relu(self.a(pairs).squeeze(-1), negative_slope=0.2)
         attention = F.softmax(scores.masked_fill(adj == 0, -9e15), dim=1)
         return F.log_softmax(self.gc2(h, attention), dim=1)
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 model = GCN(5, 6, 3).double()

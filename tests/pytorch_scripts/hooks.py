@@ -5,17 +5,12 @@ from collections import OrderedDict
 import numpy as np
 import torch
 import torch.nn as nn
+from utils import seed_parameters
 
 rng = np.random.default_rng(10)
 model = nn.Sequential(OrderedDict([("fc1", nn.Linear(5, 8)), ("act", nn.ReLU()), ("fc2", nn.Linear(8, 3))])).double()
 losses = []
 activations, gradients = {}, {}
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 def get_activation(name):

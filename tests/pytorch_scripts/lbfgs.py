@@ -4,6 +4,7 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.optim as optim
+from utils import seed_parameters
 
 losses = []
 
@@ -11,12 +12,6 @@ losses = []
 def rosenbrock(xy):
     x, y = xy
     return (1 - x) ** 2 + 100 * (y - x**2) ** 2
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 for options in (

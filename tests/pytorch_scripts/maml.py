@@ -4,6 +4,7 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from utils import update
 
 rng = np.random.default_rng(32)
 losses = []
@@ -28,7 +29,6 @@ def sample_task():
 inner_lr = 0.05
 optimizer = torch.optim.Adam(weights, lr=0.01)
 for iteration in range(6):
-    optimizer.zero_grad()
     meta_loss = 0.0
     for task in range(3):
         x, y = sample_task()
@@ -37,9 +37,7 @@ for iteration in range(6):
         fast_weights = [w - inner_lr * g for w, g in zip(weights, grads)]
         meta_loss = meta_loss + F.mse_loss(net(x[5:], fast_weights), y[5:])
     meta_loss = meta_loss / 3
-    meta_loss.backward()
-    optimizer.step()
-    losses.append(meta_loss.item())
+    losses.append(update(optimizer, meta_loss))
     losses += [w.grad.norm().item() for w in weights]
 print(f"meta loss {losses[-7]:.3f}")
 unused = torch.ones(2, dtype=torch.float64, requires_grad=True)

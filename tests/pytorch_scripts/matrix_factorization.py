@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, Subset, random_split
+from utils import seed_parameters, update
 
 rng = np.random.default_rng(22)
 n_users, n_items = 6, 8
@@ -41,12 +42,6 @@ class MF(nn.Module):
         return (U * V).sum(1) + b_u + b_v
 
 
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
-
-
 dataset = RatingsDataset(ratings)
 train_set, valid_set = random_split(dataset, [30, 10])
 assert len(train_set) == 30 and len(valid_set) == 10
@@ -61,10 +56,7 @@ for epoch in range(4):
     for users, items, scores in train_loader:
         y_hat = model(users, items)
         loss = F.mse_loss(input=y_hat, target=scores)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(update(optimizer, loss))
     model.eval()
     with torch.set_grad_enabled(False):
         for users, items, scores in valid_loader:

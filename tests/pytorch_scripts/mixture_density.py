@@ -6,6 +6,7 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from utils import seed_parameters
 
 rng = np.random.default_rng(27)
 y = torch.from_numpy(rng.uniform(-1, 1, (40, 1)))
@@ -26,12 +27,6 @@ class MDN(nn.Module):
         pi = nn.functional.log_softmax(self.z_pi(z_h), -1)
         sigma = F.softplus(self.z_sigma(z_h)) + 1e-3
         return pi, sigma, self.z_mu(z_h)
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 def mdn_loss_fn(log_pi, sigma, mu, y):

@@ -1,8 +1,8 @@
 """Solve the differential equation u' = -u + cos(t) with a network: derivatives with create_graph."""
 
-import numpy as np
 import torch
 import torch.nn as nn
+from utils import seed_parameters, update
 
 losses = []
 
@@ -19,12 +19,6 @@ class PINN(nn.Module):
         return self.out(t)
 
 
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
-
-
 model = PINN().double()
 seed_parameters(model)
 optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
@@ -32,16 +26,13 @@ t = torch.linspace(0.0, 2.0, 15, dtype=torch.float64).view(-1, 1)
 t.requires_grad = True
 t0 = torch.zeros((1, 1), dtype=torch.float64)
 for step in range(10):
-    optimizer.zero_grad()
     u = model(t)
     du_dt = torch.autograd.grad(u, t, grad_outputs=torch.ones_like(u), create_graph=True)[0]
     d2u_dt2 = torch.autograd.grad(du_dt.sum(), t, create_graph=True)[0]
     residual = du_dt + u - torch.cos(t)
     smooth = d2u_dt2.pow(2).mean()
     loss = (residual**2).mean() + (model(t0) - 1.0).pow(2).mean() + 1e-3 * smooth
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item())
+    losses.append(update(optimizer, loss))
 with torch.no_grad():
     error = (model(t) - (0.5 * (torch.cos(t) + torch.sin(t)) + 0.5 * torch.exp(-t))).abs().max()
 print(f"largest error {error:.3f}")

@@ -5,6 +5,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 import torch.optim as optim
+from utils import seed_parameters, update
 
 rng = np.random.default_rng(7)
 eps = np.finfo(np.float64).eps.item()
@@ -40,12 +41,6 @@ class Policy(nn.Module):
         return F.softmax(self.affine2(F.relu(self.affine1(x))), dim=1)
 
 
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
-
-
 policy = Policy().double()
 seed_parameters(policy)
 optimizer = optim.Adam(policy.parameters(), lr=1e-2)
@@ -66,11 +61,8 @@ def finish_episode(gamma=0.95):
     returns = torch.tensor(returns, dtype=torch.float64)
     returns = (returns - returns.mean()) / (returns.std() + eps)
     policy_loss = [-log_prob * R for log_prob, R in zip(policy.saved_log_probs, returns)]
-    optimizer.zero_grad()
     policy_loss = torch.stack(policy_loss).sum()
-    policy_loss.backward()
-    optimizer.step()
-    losses.append(policy_loss.item())
+    losses.append(update(optimizer, policy_loss))
     del policy.rewards[:]
     del policy.saved_log_probs[:]
 

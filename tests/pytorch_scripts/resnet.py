@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 import torch.nn as nn
+from utils import seed_parameters, update
 
 rng = np.random.default_rng(14)
 images = torch.from_numpy(rng.normal(size=(8, 3, 8, 8)))
@@ -68,21 +69,12 @@ class ResNet(nn.Module):
         return self.fc(torch.flatten(out, 1))
 
 
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
-
-
 model = ResNet(ResidualBlock, [1, 1]).double()
 seed_parameters(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 for step in range(4):
     loss = nn.CrossEntropyLoss()(model(images), labels)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item())
+    losses.append(update(optimizer, loss))
 model.eval()
 with torch.no_grad():
     losses.append(nn.CrossEntropyLoss()(model(images), labels).item())

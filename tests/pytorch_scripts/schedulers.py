@@ -5,17 +5,12 @@ import torch
 import torch.nn as nn
 from torch.optim import lr_scheduler
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, OneCycleLR, ReduceLROnPlateau, StepLR
+from utils import seed_parameters
 
 rng = np.random.default_rng(11)
 x = torch.from_numpy(rng.normal(size=(30, 4)))
 y = x @ torch.tensor([[1.0], [-2.0], [0.5], [3.0]], dtype=torch.double) + 0.1
 losses = []
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 def warmup(step):

@@ -5,6 +5,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 import torch.optim as optim
+from utils import update
 
 rng = np.random.default_rng(47)
 masks = np.zeros((6, 8, 8), np.int64)
@@ -64,10 +65,7 @@ for epoch in range(4):
     for x, y in zip(torch.split(images, 3), torch.split(masks, 3)):
         logits = model(x)
         loss = F.cross_entropy(logits, y, weight=torch.tensor([0.3, 0.7], dtype=torch.double)) + dice_loss(logits, y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(update(optimizer, loss))
 
 model.eval()
 _, preds = torch.max(model(images).data, dim=1)

@@ -6,6 +6,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch import optim
 from torch.utils.data import DataLoader, TensorDataset
+from utils import seed_parameters
 
 SOS_token, EOS_token, MAX_LENGTH, n_words, hidden_size = 0, 1, 5, 8, 10
 rng = np.random.default_rng(17)
@@ -60,12 +61,6 @@ class AttnDecoderRNN(nn.Module):
                 decoder_input = topi.squeeze(-1).detach()
         decoder_outputs = F.log_softmax(torch.cat(decoder_outputs, dim=1), dim=-1)
         return decoder_outputs, torch.cat(attentions, dim=1)
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 words = rng.integers(2, n_words, (12, MAX_LENGTH - 1))

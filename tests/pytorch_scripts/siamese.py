@@ -4,6 +4,7 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from utils import seed_parameters, update
 
 rng = np.random.default_rng(21)
 labels = rng.integers(0, 2, 24)
@@ -38,30 +39,18 @@ class ContrastiveLoss(nn.Module):
         )
 
 
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
-
-
 net = SiameseNetwork().double()
 seed_parameters(net)
 criterion = ContrastiveLoss(margin=2.0)
 optimizer = torch.optim.Adam(net.parameters(), lr=0.02, amsgrad=True)
 for epoch in range(8):
-    optimizer.zero_grad()
     output1, output2 = net(first, second)
     loss_contrastive = criterion(output1, output2, same)
-    loss_contrastive.backward()
-    optimizer.step()
-    losses.append(loss_contrastive.item())
+    losses.append(update(optimizer, loss_contrastive))
 
 for epoch in range(4):
-    optimizer.zero_grad()
     anchor, near, far = net.forward_once(points[:6]), net.forward_once(points[6:12]), net.forward_once(points[12:18])
     distances = (anchor - near).norm(dim=1) - (anchor - far).norm(dim=1) + 0.5
     loss = distances.clamp(min=0).mean()
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item())
+    losses.append(update(optimizer, loss))
 losses += F.cosine_similarity(output1, output2).tolist()

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from torch import Tensor, nn
+from utils import seed_parameters
 
 rng = np.random.default_rng(34)
 time = np.arange(64) / 64
@@ -40,12 +41,6 @@ class WaveNet(nn.Module):
             skip = skip + residual
             x = x + residual
         return self.end(skip.abs().max(dim=-1)[0])
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 model = WaveNet()

@@ -8,6 +8,7 @@ import torch
 import torch.nn as nn
 from torch.autograd import Function
 from torch.utils.data import DataLoader, Dataset
+from utils import update
 
 rng = np.random.default_rng(45)
 losses = []
@@ -77,10 +78,7 @@ train_loader, valid = DataLoader(Points(12), batch_size=6), Points(6).x
 for epoch in range(8):
     for batch in train_loader:
         loss = nn.functional.mse_loss(model(batch), batch)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(update(optimizer, loss))
     with torch.no_grad():
         val_loss = nn.functional.mse_loss(model(valid), valid)
     scheduler.step(val_loss)

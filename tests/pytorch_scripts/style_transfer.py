@@ -7,6 +7,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 import torch.optim as optim
+from utils import seed_parameters
 
 rng = np.random.default_rng(29)
 content_img, style_img = (torch.from_numpy(rng.random((1, 3, 8, 8))) for _ in range(2))
@@ -48,12 +49,6 @@ class Normalization(nn.Module):
 
     def forward(self, img):
         return (img - self.mean) / self.std
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 cnn = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(inplace=True), nn.Conv2d(4, 6, 3, 2), nn.ReLU()).double()

@@ -5,6 +5,7 @@ import torch
 import torch.nn as nn
 import torch.optim as optim
 from torch.nn.utils.rnn import pad_sequence
+from utils import seed_parameters
 
 rng = np.random.default_rng(25)
 sentences = [torch.from_numpy(rng.integers(1, 10, n)) for n in (5, 3, 6, 2)]
@@ -24,12 +25,6 @@ class LSTMTagger(nn.Module):
         embeds = self.word_embeddings(sentence)
         lstm_out, _ = self.lstm(embeds)
         return self.hidden2tag(lstm_out)
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 model = LSTMTagger(10, 4, 5, 3).double()

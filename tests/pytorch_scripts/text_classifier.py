@@ -5,6 +5,7 @@ import torch
 import torch.nn as nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
+from utils import seed_parameters
 
 rng = np.random.default_rng(5)
 losses = []
@@ -42,12 +43,6 @@ class TextClassifier(nn.Module):
         index = (lengths - 1).view(-1, 1, 1).expand(-1, 1, output.size(2))
         last = output.gather(1, index).squeeze(1)
         return self.fc(last).squeeze(-1)
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 model = TextClassifier(9, 6, 8).double()

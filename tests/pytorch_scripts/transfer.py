@@ -4,6 +4,7 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.optim as optim
+from utils import seed_parameters
 
 rng = np.random.default_rng(13)
 x = torch.from_numpy(rng.normal(size=(40, 6)))
@@ -20,12 +21,6 @@ class Backbone(nn.Module):
 
     def forward(self, x):
         return self.fc(self.features(x))
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 def fit(model, labels, optimizer, steps):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import torch
 import torch.nn as nn
+from utils import seed_parameters
 
 rng = np.random.default_rng(18)
 ntokens, d_model = 12, 8
@@ -48,12 +49,6 @@ class TransformerModel(nn.Module):
         src = self.embedding(src) * math.sqrt(self.d_model)
         src = self.pos_encoder(src)
         return self.linear(self.transformer_encoder(src, src_mask))
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 def generate_square_subsequent_mask(sz):

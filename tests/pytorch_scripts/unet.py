@@ -4,6 +4,7 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from utils import seed_parameters, update
 
 rng = np.random.default_rng(15)
 masks = np.zeros((4, 1, 8, 8))
@@ -64,12 +65,6 @@ class UNet(nn.Module):
         return self.outc(self.up2(self.up1(x3, x2), x1))
 
 
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
-
-
 def dice_loss(inputs, targets, smooth=1.0):
     inputs, targets = torch.sigmoid(inputs).view(-1), targets.view(-1)
     intersection = (inputs * targets).sum()
@@ -80,10 +75,7 @@ model = UNet().double()
 seed_parameters(model)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 for step in range(5):
-    optimizer.zero_grad()
     logits = model(images)
     loss = F.binary_cross_entropy_with_logits(logits, masks) + dice_loss(logits, masks)
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item())
+    losses.append(update(optimizer, loss))
 print("intersection", ((logits > 0) & (masks > 0)).sum().item())

@@ -7,6 +7,7 @@ import torch
 import torch.utils.data
 from torch import nn, optim
 from torch.nn import functional as F
+from utils import seed_parameters
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=10)
@@ -44,12 +45,6 @@ class VAE(nn.Module):
         mu, logvar = self.encode(x.view(-1, 16))
         z = self.reparameterize(mu, logvar)
         return self.decode(z), mu, logvar
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 def loss_function(recon_x, x, mu, logvar):

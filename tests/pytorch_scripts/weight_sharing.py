@@ -4,6 +4,7 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from utils import seed_parameters, update
 
 rng = np.random.default_rng(8)
 losses = []
@@ -29,12 +30,6 @@ class TiedModel(nn.Module):
         return F.log_softmax(self.decoder(h), dim=-1)
 
 
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
-
-
 model = TiedModel(11, 6).double()
 seed_parameters(model)
 assert model.decoder.weight is model.encoder.weight
@@ -47,10 +42,7 @@ data = torch.from_numpy(rng.integers(0, 11, (6, 10)))
 source, target = data[:, :-1], data[:, 1:].reshape(-1)
 optimizer = torch.optim.Adagrad(model.parameters(), lr=0.05)
 for step in range(10):
-    optimizer.zero_grad()
     output = model(source, repeats=1 + step % 3)
     loss = F.nll_loss(output.reshape(-1, 11), target)
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item())
+    losses.append(update(optimizer, loss))
 losses.append(model.encoder.weight.grad.abs().sum().item())

@@ -4,16 +4,11 @@ import numpy as np
 import torch
 import torch.autograd as autograd
 import torch.nn as nn
+from utils import seed_parameters
 
 rng = np.random.default_rng(24)
 lambda_gp, n_critic = 10, 2
 losses = []
-
-
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 
 
 def compute_gradient_penalty(D, real_samples, fake_samples):

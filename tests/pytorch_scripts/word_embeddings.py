@@ -5,6 +5,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 import torch.optim as optim
+from utils import seed_parameters, update
 
 text = """we are about to study the idea of a process that is directed by a pattern of rules and
 people create programs to direct processes with the spirits of the computer""".split()
@@ -40,12 +41,6 @@ class NGramLanguageModeler(nn.Module):
         return F.log_softmax(self.linear2(out), dim=1)
 
 
-def seed_parameters(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for p in model.parameters():
-        p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
-
-
 skipgram = SkipGram(len(vocab), 5).double()
 seed_parameters(skipgram)
 optimizer = optim.SGD(skipgram.parameters(), lr=0.5)
@@ -53,10 +48,7 @@ ids = torch.tensor([word_to_ix[w] for w in text], dtype=torch.long)
 for offset in (1, 2, 1, 2):
     negatives = torch.from_numpy(rng.integers(0, len(vocab), (len(ids) - offset, 3)))
     loss = skipgram(ids[:-offset], ids[offset:], negatives)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item())
+    losses.append(update(optimizer, loss))
 
 model = NGramLanguageModeler(len(vocab), 4, 2).double()
 seed_parameters(model)
