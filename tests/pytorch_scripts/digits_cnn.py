@@ -24,12 +24,12 @@ class Net(nn.Module):
     def __init__(self):
         super(Net, self).__init__()
         self.conv1 = nn.Conv2d(1, 4, 3, 1)
+        self.pool = nn.MaxPool2d(2, 2)
         self.fc1 = nn.Linear(36, 8)
         self.fc2 = nn.Linear(8, 3)
 
     def forward(self, x):
-        x = F.relu(self.conv1(x))
-        x = F.max_pool2d(x, 2)
+        x = self.pool(F.relu(self.conv1(x)))
         x = torch.flatten(x, 1)
         x = F.relu(self.fc1(x))
         return F.log_softmax(self.fc2(x), dim=1)
@@ -85,3 +85,11 @@ optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
 optimizer.load_state_dict(checkpoint["optimizer"])
 train(model, device, loader, optimizer, start + 1)
 losses.append(start)
+print(model)
+with torch.no_grad():
+    outputs = model(torch.from_numpy(images).to(device))
+    _, predicted = torch.max(outputs.data, 1, keepdim=True)
+    targets = torch.tensor(labels, dtype=torch.long, device=device)
+    correct = predicted.eq(targets.data.view_as(predicted)).sum().item()
+print("Accuracy: %d %%" % (100 * correct / targets.size(0)))
+losses.append(correct)

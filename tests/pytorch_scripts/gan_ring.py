@@ -23,7 +23,7 @@ def weights_init(m):
 class Generator(nn.Module):
     def __init__(self):
         super(Generator, self).__init__()
-        self.main = nn.Sequential(nn.Linear(nz, 8), nn.BatchNorm1d(8), nn.ReLU(True), nn.Linear(8, nc), nn.Tanh())
+        self.main = nn.Sequential(nn.Linear(nz, 8), nn.BatchNorm1d(8, 0.8), nn.ReLU(True), nn.Linear(8, nc), nn.Tanh())
 
     def forward(self, input):
         return self.main(input)
@@ -41,7 +41,7 @@ class Discriminator(nn.Module):
 netG, netD = Generator().double(), Discriminator().double()
 netG.apply(weights_init)
 netD.apply(weights_init)
-criterion = nn.BCELoss()
+criterion = torch.nn.BCELoss()
 optimizerD = torch.optim.Adam(netD.parameters(), lr=0.02, betas=(0.5, 0.999))
 optimizerG = torch.optim.Adam(netG.parameters(), lr=0.02, betas=(0.5, 0.999))
 for i in range(5):

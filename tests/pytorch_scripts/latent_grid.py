@@ -43,7 +43,7 @@ def loss_function(recon_x, x, mu, logvar):
     return BCE + KLD
 
 
-model = VAE().double()
+model = VAE().to(torch.float64)
 for p in model.parameters():
     p.data.copy_(torch.from_numpy(rng.normal(0, 0.3, tuple(p.shape))))
 optimizer = optim.Adam(model.parameters(), lr=1e-2)
@@ -58,8 +58,12 @@ for epoch in range(3):
         train_loss += loss.item()
         optimizer.step()
     losses.append(train_loss / len(loader.dataset))
+    print("====> Epoch: {} Average loss: {:.4f}".format(epoch, losses[-1]))
 
 with torch.no_grad():
+    images = torch.utils.data.DataLoader(torch.from_numpy(pictures), batch_size=5)
+    for data, eps in zip(images, noise.chunk(3)):
+        losses.append(model(data, eps[:2].mean(0))[0].std(dim=0).mean().item())
     first, second = torch.meshgrid(torch.linspace(-1, 1, 2), torch.linspace(-2, 2, 3), indexing="ij")
     grid = torch.stack((first.flatten(), second.flatten()), dim=1).double()
     sample = model.decode(grid).view(6, 1, 4, 4)
