@@ -169,12 +169,8 @@ def test_filled(shape, dtype, device):
 
 def test_full(device):
     for value, dtype in (
-        (True, "bool"),
-        (3, "int64"),
-        (2.5, "float32"),
-        (math.inf, "float32"),
-        (np.float64(0.1), "float64"),
-    ):
+        (True, "bool"), (3, "int64"), (2.5, "float32"), (math.inf, "float32"), (np.float64(0.1), "float64"),
+    ):  # fmt: skip
         x = mg.full((2,), value, device=device)
         assert x.dtype == dtype
         assert x.tolist() == [value] * 2

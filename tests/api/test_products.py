@@ -98,12 +98,9 @@ def test_integers_stay_what_they_are(device):
     for dtype in ("int32", "int64"):
         x = tensor(np.array([2**16, 3, 5], dtype), device)
         for y in (
-            mg.vecdot(x, x),
-            mg.einsum("i,i", x, x),
-            mg.einsum("i,i,j->", x, x, x[1:2]),
-            mg.tensordot(x, x, axes=1),
+            mg.vecdot(x, x), mg.einsum("i,i", x, x), mg.einsum("i,i,j->", x, x, x[1:2]), mg.tensordot(x, x, axes=1),
             mg.outer(x, x),
-        ):
+        ):  # fmt: skip
             assert y.dtype == dtype
         with np.errstate(all="ignore"):
             assert mg.vecdot(x, x).item() == np.vecdot(array(x), array(x))

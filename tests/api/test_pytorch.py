@@ -290,27 +290,16 @@ def test_wrong_arguments(call, error, says):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda x: x.sum(inplace=True),
-        lambda x: x.sum(axes=0),
-        lambda x: x.cumsum(axes=0),
-        lambda x: x.cumsum(dim=0, axis=0),
-        lambda x: x.softmax(1, inplace=True),
-        lambda x: F.gelu(x, inplace=True),
-        lambda x: F.mse_loss(x, x, inplace=True),
-        lambda x: F.mse_loss(x, input=x),
-        lambda x: F.mse_loss(x, x, target=x),
-        lambda x: F.mse_loss(target=x),
-        lambda x: nn.MSELoss()(x, input=x),
-        lambda x: nn.MSELoss()(x, x, target=x),
-        lambda x: nn.MSELoss()(target=x),
-        lambda x: mg.exp(x, inplace=True),
-        lambda x: mg.tril(x, inplace=True),
-        lambda x: mg.zeros(2, inplace=True),
-        lambda x: nn.Linear(3, 2, inplace=True),
-        lambda x: optim.SGD([x], lr=0.1, fast=True),
+        lambda x: x.sum(inplace=True), lambda x: x.sum(axes=0), lambda x: x.cumsum(axes=0),
+        lambda x: x.cumsum(dim=0, axis=0), lambda x: x.softmax(1, inplace=True), lambda x: F.gelu(x, inplace=True),
+        lambda x: F.mse_loss(x, x, inplace=True), lambda x: F.mse_loss(x, input=x),
+        lambda x: F.mse_loss(x, x, target=x), lambda x: F.mse_loss(target=x), lambda x: nn.MSELoss()(x, input=x),
+        lambda x: nn.MSELoss()(x, x, target=x), lambda x: nn.MSELoss()(target=x), lambda x: mg.exp(x, inplace=True),
+        lambda x: mg.tril(x, inplace=True), lambda x: mg.zeros(2, inplace=True),
+        lambda x: nn.Linear(3, 2, inplace=True), lambda x: optim.SGD([x], lr=0.1, fast=True),
         lambda x: data.DataLoader([1], workers=2),
     ],
-)
+)  # fmt: skip
 def test_unknown_keywords_are_refused(call):
     with pytest.raises(TypeError) as caught:
         call(mg.ones((2, 3), requires_grad=True))

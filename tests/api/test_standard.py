@@ -29,13 +29,9 @@ def test_limits():
 
 def test_isdtype():
     kinds = {
-        "bool": "b",
-        "signed integer": "i",
-        "unsigned integer": "u",
-        "integral": "iu",
-        "real floating": "f",
+        "bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu", "real floating": "f",
         "numeric": "iuf",
-    }
+    }  # fmt: skip
     for name in (*DTYPES, "uint8"):
         dtype = getattr(mg, name)
         for kind, letters in kinds.items():

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from checks import array, tensor
+from checks import agree, array, tensor
 
 import minigrad as mg
 import minigrad.nn.functional as F
@@ -171,8 +171,7 @@ def test_plain_and_recorded_backward_agree(ours, device, rng):
     y = ours(*[x * 2 for x in xs])
     c = tensor(rng.standard_normal(y.shape), device)
     one, other = (mg.grad(y, xs, c, retain_graph=True, create_graph=create) for create in (False, True))
-    for a, b in zip(one, other, strict=True):
-        np.testing.assert_allclose(array(a), array(b), rtol=1e-10, atol=1e-12)
+    agree(one, other, rtol=1e-10, atol=1e-12)
 
 
 def test_the_recorded_gradient_of_one_input_among_others(device, rng):

@@ -29,17 +29,12 @@ NAMES = {
     "cupy.cuda.function": ["Module"],
     "cupy.cuda.memory": ["OutOfMemoryError"],
     "cupy.cuda.runtime": [
-        "deviceSynchronize",
-        "getDeviceCount",
-        "getDeviceProperties",
-        "memcpyAsync",
-        "runtimeGetVersion",
-        "setDevice",
+        "deviceSynchronize", "getDeviceCount", "getDeviceProperties", "memcpyAsync", "runtimeGetVersion", "setDevice",
         "streamWaitEvent",
     ],
     "cupy_backends.cuda.libs.nccl": ["NcclCommunicator", "get_unique_id"],
     "cupy_backends.cuda.libs.nvrtc": ["getVersion"],
-}
+}  # fmt: skip
 
 
 @pytest.mark.skipif(not INSTALLED, reason="CuPy is not installed: pip install cupy-cuda12x")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from checks import agree
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -73,8 +74,7 @@ def test_a_model_learns_as_on_the_cpu(name, optimizer):
     for device in ("cpu", "cuda:0"):
         losses, model = trained(device, *MODELS[name], optimizer, np.random.default_rng(0))
         found[device] = [x.to("cpu").numpy() for x in (*losses, *(p.detach() for p in model.parameters()))]
-    for ours, theirs in zip(found["cuda:0"], found["cpu"], strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
+    agree(found["cuda:0"], found["cpu"], rtol=2e-4, atol=2e-5)
     assert found["cpu"][4] < found["cpu"][0]
 
 

@@ -8,18 +8,9 @@ import minigrad as mg
 # Rows have two pieces from 8,192 elements on, and columns of a tile of 32 from 256 on; the threads of a row are a warp
 # up to 2,048 elements.
 SHAPES = (
-    (1, 8_191),
-    (1, 8_192),
-    (1, 8_193),
-    (5, 2_048),
-    (5, 2_049),
-    (3, 20_001),
-    (20_001, 1),
-    (255, 32),
-    (256, 32),
-    (257, 33),
-    (2_050, 3),
-)
+    (1, 8_191), (1, 8_192), (1, 8_193), (5, 2_048), (5, 2_049), (3, 20_001), (20_001, 1), (255, 32), (256, 32),
+    (257, 33), (2_050, 3),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", SHAPES)

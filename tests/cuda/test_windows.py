@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import agree, refuses
 
 import minigrad as mg
 from minigrad.cuda import launch, windows
@@ -50,8 +50,7 @@ def test_tiles_change_no_bit(shape, weight, options, dtype, precision, tolerance
         for ours, other in zip(found[-1], expected, strict=True):
             np.testing.assert_allclose(ours, other, rtol=tolerance, atol=tolerance * np.abs(other).max())
     for others in found[1:]:
-        for one, other in zip(found[0][:2], others[:2], strict=True):
-            np.testing.assert_array_equal(one, other)
+        agree(found[0][:2], others[:2])
 
 
 def test_which_tiles_there_are():
@@ -85,8 +84,7 @@ def test_pooling_goes_on_beyond_the_grid(monkeypatch, rng):
             y = pool(leaf)
             (dx,) = mg.grad(y, [leaf], mg.tensor(given, device=device))
             both.append([a.detach().to("cpu").numpy() for a in (y, dx)])
-        for ours, expected in zip(both[1], both[0], strict=True):
-            np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-13)
+        agree(both[1], both[0], rtol=1e-12, atol=1e-13)
 
 
 def test_axes_that_are_too_long_are_refused(monkeypatch):

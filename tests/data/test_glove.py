@@ -203,18 +203,10 @@ def test_a_number_is_no_path(path):
 @pytest.mark.parametrize(
     "values",
     [
-        b"1e39 2",
-        b"1e400 2",
-        b"-1e999999999 2",
-        b"inf 2",
-        b"0x10 2",
-        b"1_0 2",
-        b"\0 2",
-        b"\xff 2",
-        "\u0661 2".encode(),
-        b"1" * 1000 + b" 2",
+        b"1e39 2", b"1e400 2", b"-1e999999999 2", b"inf 2", b"0x10 2", b"1_0 2", b"\0 2", b"\xff 2",
+        "\u0661 2".encode(), b"1" * 1000 + b" 2",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_number_of_float32(path, values):
     path.write_bytes(b"the " + values + b"\n")
     refuses(ValueError, "glove", "expected numbers in line 1", data.glove, path, {"the": 0})

@@ -175,18 +175,11 @@ def test_other_numbers_need_a_dtype(dtype):
 @pytest.mark.parametrize(
     "data",
     [
-        np.zeros(2, "complex64"),
-        np.zeros(2, "S3"),
-        np.zeros(2, "M8[s]"),
-        np.zeros(2, "longdouble"),
-        "text",
-        None,
-        object(),
-        [[1, 2], [None, 3]],
-        ["a"],
+        np.zeros(2, "complex64"), np.zeros(2, "S3"), np.zeros(2, "M8[s]"), np.zeros(2, "longdouble"), "text", None,
+        object(), [[1, 2], [None, 3]], ["a"],
     ],
     ids=lambda value: str(value)[:20].split(" at ")[0],
-)
+)  # fmt: skip
 def test_what_is_not_numbers(data):
     with pytest.raises((TypeError, ValueError)):
         mg.tensor(data)
@@ -264,18 +257,10 @@ def test_an_export_survives_that_the_tensor_becomes_another(export):
 
 class Buffer(ctypes.Structure):
     _fields_ = [
-        ("buf", ctypes.c_void_p),
-        ("obj", ctypes.py_object),
-        ("len", ctypes.c_ssize_t),
-        ("itemsize", ctypes.c_ssize_t),
-        ("readonly", ctypes.c_int),
-        ("ndim", ctypes.c_int),
-        ("format", ctypes.c_char_p),
-        ("shape", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p),
-        ("suboffsets", ctypes.c_void_p),
-        ("internal", ctypes.c_void_p),
-    ]
+        ("buf", ctypes.c_void_p), ("obj", ctypes.py_object), ("len", ctypes.c_ssize_t), ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int), ("ndim", ctypes.c_int), ("format", ctypes.c_char_p), ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p), ("suboffsets", ctypes.c_void_p), ("internal", ctypes.c_void_p),
+    ]  # fmt: skip
 
 
 FLAGS = {"SIMPLE": 0, "ND": 8, "STRIDES": 24, "C": 0x38, "F": 0x58, "ANY": 0x98, "FULL": 0x11C}

@@ -129,17 +129,10 @@ def failing_composition(x):
 @pytest.mark.parametrize(
     "fail",
     [
-        wrong_shape,
-        wrong_index,
-        wrong_label,
-        failing_forward,
-        failing_backward,
-        failing_hook,
-        second_backward,
-        refused_write,
-        failing_composition,
+        wrong_shape, wrong_index, wrong_label, failing_forward, failing_backward, failing_hook, second_backward,
+        refused_write, failing_composition,
     ],
-)
+)  # fmt: skip
 def test_no_leaks_after_exceptions(fail):
     x = mg.ones((100, 100), requires_grad=True)
 

@@ -13,16 +13,8 @@ BINARY = ["add", "multiply", "maximum", "minimum"]
 NUMERIC = ["subtract", "floor_divide", "remainder", "power"]
 FLOATING = ["divide", "atan2"]
 COMPARING = [
-    "equal",
-    "not_equal",
-    "less",
-    "less_equal",
-    "greater",
-    "greater_equal",
-    "logical_and",
-    "logical_or",
-    "logical_xor",
-]
+    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
+]  # fmt: skip
 
 
 def operand(dtype, device, value=1):
@@ -62,13 +54,9 @@ def test_a_tensor_and_a_number(dtype, kind, device):
     order = {"bool": 0, "int32": 1, "int64": 1, "float32": 2, "float64": 2}
     common = dtype if order[dtype] >= order[wants] else wants
     for y in (
-        x + number,
-        number + x,
-        x * number,
-        mg.maximum(x, number),
-        mg.where(x > 0, x, number),
+        x + number, number + x, x * number, mg.maximum(x, number), mg.where(x > 0, x, number),
         mg.where(x > 0, number, x),
-    ):
+    ):  # fmt: skip
         assert y.dtype == common
     assert (x == number).dtype == "bool"
     assert (x / number).dtype == (common if common.startswith("f") else "float32")

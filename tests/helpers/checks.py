@@ -34,6 +34,16 @@ def equals(x, expected):
     np.testing.assert_array_equal(array(x), expected)
 
 
+def agree(found, expected, **tolerance):
+    """Compare tensors of any library or arrays in pairs; without `rtol` or `atol`, bit for bit."""
+    compare = np.testing.assert_allclose if tolerance else np.testing.assert_array_equal
+    for pair in zip(found, expected, strict=True):
+        ours, theirs = (
+            array(x) if isinstance(x, mg.Tensor) else x.detach() if hasattr(x, "detach") else x for x in pair
+        )
+        compare(ours, theirs, **tolerance)
+
+
 class Exp(mg.Function):
     """A user's Function, which saves its output."""
 

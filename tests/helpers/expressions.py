@@ -356,13 +356,8 @@ def space(library, device="cpu"):
 
     ours = library is mg
     made = {
-        "a": floats(3, 4),
-        "b": floats(3, 4),
-        "x": floats(2, 3, 4),
-        "m": floats(4, 3),
-        "v": floats(4),
-        "w": floats(4),
-    }
+        "a": floats(3, 4), "b": floats(3, 4), "x": floats(2, 3, 4), "m": floats(4, 3), "v": floats(4), "w": floats(4),
+    }  # fmt: skip
     p = rng.uniform(0.1, 0.9, (3, 4)).astype(np.float32)
     made["p"] = library.tensor(p, device=device).requires_grad_()
     made["i"] = library.tensor(rng.integers(0, 4, (3, 4)), device=device)

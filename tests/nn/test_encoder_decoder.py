@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import array, exchange_state, refuses, tensor
+from checks import agree, array, exchange_state, refuses, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -37,8 +37,7 @@ def test_whole_transformer_as_in_pytorch(options, unbatched, device):
         g = rng.standard_normal(y.shape)
         found = mg.grad(y, [*leaves, *ours.parameters()], tensor(g, device))
         exact = torch.autograd.grad(e, [*points, *theirs.parameters()], torch.tensor(g))
-        for a, b in zip(found, exact, strict=True):
-            np.testing.assert_allclose(array(a), b.numpy(), rtol=1e-9, atol=1e-10)
+        agree(found, exact, rtol=1e-9, atol=1e-10)
 
 
 def test_whole_transformer_begins_as_pytorchs_and_takes_other_parts():

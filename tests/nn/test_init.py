@@ -59,12 +59,8 @@ def test_variances(shape, fan_in, fan_out, device):
 def test_nothing_to_fill(shape, device):
     x, state = mg.empty(shape, device=device, requires_grad=True), mg.random.get_state()
     for fill in (
-        init.xavier_uniform_,
-        init.xavier_normal_,
-        init.kaiming_uniform_,
-        init.kaiming_normal_,
-        init.orthogonal_,
-    ):
+        init.xavier_uniform_, init.xavier_normal_, init.kaiming_uniform_, init.kaiming_normal_, init.orthogonal_,
+    ):  # fmt: skip
         assert fill(x) is x
     for mode in ("fan_in", "fan_out"):
         assert init.kaiming_uniform_(x, mode=mode) is init.kaiming_normal_(x, mode=mode) is x

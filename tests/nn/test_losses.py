@@ -30,14 +30,8 @@ def check(ours, theirs, torch, x, *rest, device, close=1e-10):
 
 def test_reprs_show_what_differs_from_the_defaults():
     for loss in (
-        nn.CrossEntropyLoss,
-        nn.NLLLoss,
-        nn.BCELoss,
-        nn.BCEWithLogitsLoss,
-        nn.MSELoss,
-        nn.L1Loss,
-        nn.SmoothL1Loss,
-    ):
+        nn.CrossEntropyLoss, nn.NLLLoss, nn.BCELoss, nn.BCEWithLogitsLoss, nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss,
+    ):  # fmt: skip
         assert repr(loss()) == f"{loss.__name__}()"
         assert repr(loss(reduction="sum")) == f"{loss.__name__}(reduction='sum')"
     assert repr(nn.CrossEntropyLoss(mg.ones(3), -1, label_smoothing=0.1)) == (

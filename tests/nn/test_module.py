@@ -451,12 +451,9 @@ def test_a_state_dict_that_is_none(state):
 def test_a_module_cannot_contain_itself():
     outer = nn.Sequential(nn.Sequential(nn.ReLU()))
     for add in (
-        lambda: outer.append(outer),
-        lambda: outer[0].append(outer),
-        lambda: setattr(outer[0], "parent", outer),
-        lambda: outer.register_module("self", outer),
-        lambda: outer[0].insert(0, outer),
-    ):
+        lambda: outer.append(outer), lambda: outer[0].append(outer), lambda: setattr(outer[0], "parent", outer),
+        lambda: outer.register_module("self", outer), lambda: outer[0].insert(0, outer),
+    ):  # fmt: skip
         refuses(ValueError, "Sequential", "expected a module that does not contain this one", add)
     assert [type(module) for module in outer[0]] == [nn.ReLU]
     outer.append(outer[0])  # using a module twice does not nest it

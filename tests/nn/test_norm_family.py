@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import array, refuses, tensor
+from checks import agree, array, refuses, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -197,8 +197,7 @@ def test_batch_renorm_between_its_limits(shape, device, rng):
         y = layer(leaf)
         y.backward(tensor(c, device))
         found.append([y, leaf.grad, layer.weight.grad, layer.bias.grad, layer.running_mean, layer.running_var])
-    for a, b in zip(*found, strict=True):
-        np.testing.assert_allclose(array(a), array(b), rtol=1e-11, atol=1e-12)
+    agree(*found, rtol=1e-11, atol=1e-12)
     bn = renorm(shape, rng, device, r_max=math.inf, d_max=math.inf, momentum=0.0)
     training = bn(tensor(x, device))
     np.testing.assert_allclose(array(training), array(bn.eval()(tensor(x, device))), rtol=1e-11, atol=1e-12)
@@ -227,8 +226,7 @@ def test_gradients_of_batch_renorm(r_max, d_max, device, rng):
         first = mg.grad(function(x, w, b), [x, w, b], c, create_graph=True)
         second = mg.grad(sum((g * g).sum() for g in first), [x, w])
         found.append([*first, *second])
-    for a, b in zip(*found, strict=True):
-        np.testing.assert_allclose(array(a), array(b), rtol=1e-10, atol=1e-11)
+    agree(*found, rtol=1e-10, atol=1e-11)
 
 
 def test_gradients_of_batch_renorm_where_all_is_clipped(device, rng):

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from checks import array, tensor
+from checks import agree, array, tensor
 from sequences import KINDS, D, H, N, T, as_tuple, called_with, grown, normals
 
 import minigrad as mg
@@ -85,8 +85,7 @@ def test_stacked_and_both_ways(lengths, place):
     ours, start = tensor(x, place, True), tensor(h, place, True)
     found = layer(ours, start, lengths=None if lengths is None else tensor(np.array(lengths), place))
     found = [*found, *mg.grad(found, [ours, start, *layer.parameters()], [tensor(gy, place), tensor(gh, place)])]
-    for a, b in zip(found, expected, strict=True):
-        np.testing.assert_allclose(array(a), b.detach().numpy(), rtol=1e-9, atol=1e-11)
+    agree(found, expected, rtol=1e-9, atol=1e-11)
 
 
 def test_derivatives_of_a_gru_that_resets_before(device):
@@ -204,8 +203,7 @@ def test_cells_are_pytorchs(kind, bias, device):
             return [tuple(map(make, a)) if isinstance(a, tuple) else make(a) for a in arguments]
 
         found = as_tuple(ours(*made(lambda a: tensor(a, device))))
-        for a, b in zip(found, as_tuple(theirs(*made(torch.from_numpy))), strict=True):
-            np.testing.assert_allclose(a.tolist(), b.tolist(), rtol=1e-10)
+        agree(found, as_tuple(theirs(*made(torch.from_numpy))), rtol=1e-10)
 
 
 def test_dropout_is_between_layers_and_in_training_alone(device):
@@ -240,8 +238,7 @@ def test_padding_of_any_kind_has_no_influence(kind, norm, ends, place):
         found.append([y, *as_tuple(states), inputs.grad, *(parameter.grad for parameter in layer.parameters())])
     assert all(np.isfinite(array(a)).all() for a in found[0])
     for other in found[1:]:
-        for a, b in zip(found[0], other, strict=True):
-            np.testing.assert_array_equal(array(a), array(b))
+        agree(found[0], other)
 
 
 @pytest.mark.parametrize("norm", [None, "layer"])
@@ -277,8 +274,7 @@ def first_states_of_no_influence(kind, norm, values, create_graph, device):
             found[-1] += mg.grad(sum((v * v).sum() for v in grads), leaves)
     assert all(np.isfinite(array(a)).all() for a in found[0])
     for other in found[1:]:
-        for a, b in zip(found[0], other, strict=True):
-            np.testing.assert_array_equal(array(a), array(b))
+        agree(found[0], other)
 
 
 def test_one_of_the_biases_is_missing(device):

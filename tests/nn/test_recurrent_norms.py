@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from checks import array, refuses, tensor
+from checks import agree, array, refuses, tensor
 from sequences import KINDS, D, H, N, T, as_tuple, called_with, grown, normals
 
 import minigrad as mg
@@ -325,8 +325,7 @@ def test_what_is_changed_in_a_norm_takes_effect(kind, options, step, place):
         g = tensor(normals(5, y.shape)[0], place)
         fast, recorded = (mg.grad(y, [layer.weight_hh_l0, layer.weight_ih_l0], g, retain_graph=True, create_graph=twice)
                           for twice in (False, True))  # fmt: skip
-        for a, b in zip(fast, recorded, strict=True):
-            np.testing.assert_allclose(array(a), array(b), rtol=1e-8, atol=1e-11)
+        agree(fast, recorded, rtol=1e-8, atol=1e-11)
         np.testing.assert_allclose(y[0].tolist(), as_tuple(cell(x[0], h_cell))[0].tolist(), rtol=1e-11)
         return [array(y), array(fast[1])]
 

@@ -4,7 +4,7 @@ import inspect
 
 import numpy as np
 import pytest
-from checks import array, exchange_state, refuses, tensor
+from checks import agree, array, exchange_state, refuses, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -43,8 +43,7 @@ def compare(torch, ours, theirs, inputs, given, rng, device):
     grads = [rng.standard_normal(a.shape) for a, _ in pairs]
     found = mg.grad([a for a, _ in pairs], leaves, [tensor(g, device) for g in grads], create_graph=True)
     exact = torch.autograd.grad([b for _, b in pairs], points, [torch.tensor(g) for g in grads], create_graph=True)
-    for a, b in zip(found, exact, strict=True):
-        np.testing.assert_allclose(array(a), b.detach().numpy(), **CLOSE)
+    agree(found, exact, **CLOSE)
     grads = [rng.standard_normal(a.shape) for a in found]
     total = sum((a * tensor(g, device)).sum() for a, g in zip(found, grads, strict=True))
     second = sum((b * torch.tensor(g)).sum() for b, g in zip(exact, grads, strict=True))
@@ -255,8 +254,7 @@ def test_causality_with_padding(length, kind, dtype, close, device, rng):
             found.append([array(a) for a in (y, *mg.grad(y, leaves, g, create_graph=more))])
     assert np.isfinite(array(weights)).all()
     for other in found[:-1]:
-        for ours, exact in zip(other, found[-1], strict=True):
-            np.testing.assert_allclose(ours, exact, **close)
+        agree(other, found[-1], **close)
 
 
 PADDED = {
@@ -292,8 +290,7 @@ def test_padding_has_no_influence(kind, batch_first, device, rng):
         total = sum((d * tensor(w, device)).sum() for d, w in weighted)
         results.append([array(a) for a in (y, *first, *mg.grad(total, leaves, allow_unused=True)) if a is not None])
     for found in results[1:]:
-        for ours, exact in zip(found, results[0], strict=True):
-            np.testing.assert_allclose(ours, exact, **CLOSE)
+        agree(found, results[0], **CLOSE)
 
 
 def test_a_mask_and_causality(device, rng):

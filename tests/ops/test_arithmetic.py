@@ -5,7 +5,7 @@ import operator
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
-from checks import Suite, array, refuses, tensor
+from checks import Suite, agree, array, refuses, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 from table import ARITHMETIC
@@ -145,11 +145,8 @@ def test_one_value_for_all(device):
         x = mg.broadcast_to(mg.tensor(value, device=device), (3, 700))
         a = np.full((3, 700), value, np.float32)
         for ours, numpy in (
-            (mg.negative, np.negative),
-            (mg.abs, np.abs),
-            (mg.logical_not, np.logical_not),
-            (mg.square, np.square),
-        ):
+            (mg.negative, np.negative), (mg.abs, np.abs), (mg.logical_not, np.logical_not), (mg.square, np.square),
+        ):  # fmt: skip
             np.testing.assert_array_equal(array(ours(x)), numpy(a))
             if value == value:  # a NaN has no sign of its own: that of x86 is another than that of a GPU
                 np.testing.assert_array_equal(np.signbit(array(ours(x))), np.signbit(numpy(a)))
@@ -170,10 +167,12 @@ def test_operators(name, other, device):
     """With numbers, sequences and arrays on either side, and in place, the operator equals the function."""
     x, function, python = tensor(np.array([4, 5], np.float32), device), getattr(mg, name), OPERATORS[name]
     if isinstance(other, (list, tuple, np.ndarray)) and device != "cpu":
-        return  # arrays are on the CPU, and nothing is moved implicitly
+        for call in (lambda: python(x, other), lambda: python(other, x)):  # arrays are on the CPU
+            refuses(ValueError, name, ["expected tensors on one device", "cpu"], call)
+        return
     for ours, expected in ((python(x, other), function(x, other)), (python(other, x), function(other, x))):
         assert isinstance(ours, mg.Tensor)
-        assert ours.dtype == "float32"
+        assert (ours.dtype, ours.device) == ("float32", device)
         np.testing.assert_array_equal(array(ours), array(expected))
     np.testing.assert_allclose(array(python(x, other)), python(array(x), np.float32(other)), rtol=1e-6)
     expected, address = array(function(x, other)), x.data_ptr()
@@ -193,12 +192,15 @@ def test_unary_operators(device):
 def test_operators_leave_strangers_alone(device):
     x = mg.ones(2, device=device)
     for stranger in ("a", None, object(), {}):
-        for python in OPERATORS.values():
+        for python in (*OPERATORS.values(), operator.matmul, operator.lt):
             with pytest.raises(TypeError):
                 python(x, stranger)
             if not (python is operator.mod and stranger == "a"):  # Python formats the string
                 with pytest.raises(TypeError):
                     python(stranger, x)
+        assert (x == stranger) is False
+        assert (x != stranger) is True
+    assert x + type("Meets", (), {"__radd__": lambda self, other: "met"})() == "met"
     for text in ("ab", b"ab", bytearray(b"ab")):  # Python repeats them an integer's number of times
         for product in (lambda x, text: x * text, lambda x, text: text * x):
             for y in (x, mg.tensor(1.0, device=device), mg.tensor([2], device=device), mg.tensor(True, device=device)):
@@ -216,8 +218,7 @@ def test_in_place_gradient(device):
             z = x * 2
             z = op(z, y)
             found.append(mg.grad((z * z).sum(), [x, y]))
-        for ours, expected in zip(*found, strict=True):
-            np.testing.assert_array_equal(array(ours), array(expected))
+        agree(*found)
 
 
 # ── integers ──────────────────────────────────────────────────────────────────────────────────────

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import array, refuses, tensor
+from checks import agree, array, refuses, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -105,8 +105,7 @@ def test_all_paths_are_their_composition(seed, device):
         loss = of(leaf, *rest)
         found.append([array(loss), array(mg.grad(loss, [leaf], tensor(g, device), create_graph=order == 2)[0])])
     for other in found[1:]:
-        for a, b in zip(found[0], other, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-13)
+        agree(found[0], other, rtol=1e-10, atol=1e-13)
 
 
 def test_derivatives_to_order_two(rng, device):
@@ -134,8 +133,7 @@ def test_what_is_beyond_the_lengths_has_no_influence(device, rng):
         (first,) = mg.grad(loss.sum(), [leaf], create_graph=True)
         (second,) = mg.grad((first * first).sum(), [leaf], retain_graph=True)
         found.append([array(a) for a in (loss, mg.grad(loss.sum(), [leaf])[0], first, second)])
-    for a, b in zip(*found, strict=True):
-        np.testing.assert_array_equal(a, b)
+    agree(*found)
     assert all((a[3:, 1] == 0).all() for a in found[1][1:])
     alone = F.ctc_loss(tensor(x[:, :1], device), tensor(targets[:1], device), [6], [3], reduction="none")
     np.testing.assert_array_equal(array(alone), found[0][0][:1])
@@ -192,8 +190,7 @@ def test_a_captured_step_takes_other_targets(device, rng):
     captured = mg.capture(step, warmup=0)
     for targets, counts in (([[1, 2], [3, 3]], [2, 2]), ([[2, 2], [1, 1]], [1, 2]), ([[3, 1], [2, 3]], [0, 1])):
         given = mg.tensor(targets, device=device), mg.tensor(counts, device=device)
-        for a, b in zip(captured(*given), step(*given), strict=True):
-            np.testing.assert_array_equal(array(a), array(b))
+        agree(captured(*given), step(*given))
 
 
 def test_a_recurrent_network_learns_to_spell():

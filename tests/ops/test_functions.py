@@ -330,13 +330,8 @@ def test_powers_at_zero(device):
     """0⁰ = 1, and finite gradients wherever the derivative is finite."""
     x = mg.zeros(1, dtype="float64", device=device, requires_grad=True)
     for exponent, value, slope in (
-        (0, 1.0, 0.0),
-        (1, 0.0, 1.0),
-        (2, 0.0, 0.0),
-        (3, 0.0, 0.0),
-        (1.5, 0.0, 0.0),
-        (0.5, 0.0, math.inf),
-    ):
+        (0, 1.0, 0.0), (1, 0.0, 1.0), (2, 0.0, 0.0), (3, 0.0, 0.0), (1.5, 0.0, 0.0), (0.5, 0.0, math.inf),
+    ):  # fmt: skip
         y = x**exponent
         assert y.tolist() == [value]
         assert mg.grad(y, x).tolist() == [slope]

@@ -291,12 +291,9 @@ def test_writing_overlapping_parts(device):
 def test_gradcheck_of_writing(device, rng):
     """To second order, with masks, repeated indices and slices."""
     for key in (
-        (slice(None), 1),
-        ([0, 2, 0],),
-        ([0, 0], slice(None), [1, 1]),
-        (rng.random((3, 4)) < 0.5,),
+        (slice(None), 1), ([0, 2, 0],), ([0, 0], slice(None), [1, 1]), (rng.random((3, 4)) < 0.5,),
         (..., slice(None, None, -2)),
-    ):
+    ):  # fmt: skip
         a = rng.standard_normal((3, 4, 2))
         v = rng.standard_normal(a[key].shape)
 

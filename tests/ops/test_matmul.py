@@ -26,15 +26,9 @@ def product_close(ours, a, b, dtype):
 
 SIDES = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 64, 65, 100, 129]
 LARGE = [
-    (8, 784, 256),
-    (128, 784, 10),
-    (32, 128, 512),
-    (257, 300, 129),
-    (1, 1000, 1000),
-    (1000, 1000, 1),
-    (1000, 1, 1000),
+    (8, 784, 256), (128, 784, 10), (32, 128, 512), (257, 300, 129), (1, 1000, 1000), (1000, 1000, 1), (1000, 1, 1000),
     (700, 130, 700),
-]
+]  # fmt: skip
 WAYS = {
     "plain": lambda m, n: ((m, n), lambda x: x),
     "transposed": lambda m, n: ((n, m), lambda x: x.T),
@@ -114,13 +108,9 @@ def test_batches(device, shapes, left, right, seed):
 def test_integers(dtype, device, rng):
     """Exact beyond float64's digits; overflow wraps; bool is or of and."""
     for shapes in (
-        ((3, 4), (4, 5)),
-        ((2, 3, 4), (4,)),
-        ((4,), (4,)),
-        ((4,), (2, 4, 3)),
-        ((3, 0), (0, 2)),
+        ((3, 4), (4, 5)), ((2, 3, 4), (4,)), ((4,), (4,)), ((4,), (2, 4, 3)), ((3, 0), (0, 2)),
         ((2, 1, 3, 4), (3, 4, 2)),
-    ):
+    ):  # fmt: skip
         a, b = (rng.integers(-(2**40), 2**40, s).astype(dtype) for s in shapes)
         z = tensor(a, device) @ tensor(b, device)
         assert z.dtype == dtype

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import Suite, array, equals, refuses, tensor
+from checks import Suite, agree, array, equals, refuses, tensor
 from norms import NORMS, draw, run
 from table.norms import NORM
 
@@ -20,8 +20,7 @@ class TestTable(Suite):
 
 
 def same(found, expected):
-    for ours, theirs in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    agree(found, expected)
 
 
 @pytest.mark.parametrize("name, shape", [

@@ -140,11 +140,8 @@ def test_scales(name, scale, device, rng):
     """The gradient is inverse to the scale, but where ε limits it."""
     norm = NORMS[name]
     for dtype, width, eps in (
-        ("float32", 33, 1e-5),
-        ("float64", 33, 1e-5),
-        ("float32", 33, 0.0),
-        ("float32", 700, 0.0),
-    ):
+        ("float32", 33, 1e-5), ("float64", 33, 1e-5), ("float32", 33, 0.0), ("float32", 700, 0.0),
+    ):  # fmt: skip
         x, w, b, g = draw(norm, (9, width) if norm.axis == -1 else (9, 4, width), rng, dtype)
         check(norm, x * np.asarray(scale, dtype), w, b, g, device, eps)
 

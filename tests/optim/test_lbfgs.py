@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import array, tensor
+from checks import agree, array, tensor
 from peers import torch
 
 import minigrad as mg
@@ -57,8 +57,7 @@ def test_iterates_are_those_of_pytorch(options, device):
     (ours,), (other,) = optimizer.state_dict()["state"].values(), theirs.state_dict()["state"].values()
     assert (ours["n_iter"], ours["func_evals"]) == (other["n_iter"], other["func_evals"])
     assert len(ours.get("ro", [])) == len(other.get("ro", []))
-    for a, b in zip(found, expected, strict=True):
-        np.testing.assert_allclose(array(a), b.detach().numpy(), rtol=1e-9, atol=1e-9)
+    agree(found, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_rosenbrock():
@@ -92,8 +91,7 @@ def test_line_search_on_a_hard_function(lr):
     losses, found, _ = minimized(mg, options, steps=2, function=hard)
     their_losses, expected, _ = minimized(torch, options, steps=2, function=hard)
     np.testing.assert_allclose(losses, their_losses, rtol=1e-8)
-    for a, b in zip(found, expected, strict=True):
-        np.testing.assert_allclose(a.tolist(), b.tolist(), rtol=1e-6, atol=1e-8)
+    agree(found, expected, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("source", ["minigrad", "PyTorch", "checkpoint"])

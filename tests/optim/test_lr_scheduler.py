@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import agree, refuses
 
 import minigrad as mg
 from minigrad import optim
@@ -366,8 +366,7 @@ def test_a_group_that_is_added_later(schedule):
             trace.append(rates(optimizer))
         assert scheduler.get_last_lr() == rates(optimizer)
         found.append(trace)
-    for mine, theirs in zip(*found, strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+    agree(*found, rtol=1e-12)
 
 
 @pytest.mark.parametrize("schedule", ["lambda", "lambdas", "one_cycle", "plateau"])

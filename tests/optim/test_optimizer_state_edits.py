@@ -81,11 +81,8 @@ def test_a_tensor_put_into_the_state_stays_there(device):
         optimizer.step()
         found = optimizer.state[x]["exp_avg"]
         assert (found.dtype, found.device, found.is_contiguous(), found.requires_grad) == (
-            x.dtype,
-            x.device,
-            True,
-            False,
-        )
+            x.dtype, x.device, True, False,
+        )  # fmt: skip
         np.testing.assert_allclose(array(found), np.full((2, 3), 0.1), rtol=1e-6)
 
 

@@ -22,31 +22,15 @@ def test_import_is_light():
     """It imports NumPy and the standard library, and nothing that is slow, optional, or for a single feature."""
     loaded = run("-c", "import sys, minigrad; print(*sys.modules)").split()
     heavy = {
-        "torch",
-        "jax",
-        "cupy",
-        "scipy",
-        "sklearn",
-        "matplotlib",
-        "pandas",
-        "safetensors",
-        "tqdm",
-        "Cython",
-        "setuptools",
-        "unittest",
-        "IPython",
-    }
+        "torch", "jax", "cupy", "scipy", "sklearn", "matplotlib", "pandas", "safetensors", "tqdm", "Cython",
+        "setuptools", "unittest", "IPython",
+    }  # fmt: skip
     assert not heavy & {name.partition(".")[0] for name in loaded}
     assert not {"numpy.random", "importlib.metadata"} & set(loaded)  # 10 and 20 ms
     later = (
-        "minigrad.data",
-        "minigrad.learn",
-        "minigrad.onnx",
-        "minigrad.viz",
-        "minigrad.tools.tables",
-        "minigrad.nn.tree",
+        "minigrad.data", "minigrad.learn", "minigrad.onnx", "minigrad.viz", "minigrad.tools.tables", "minigrad.nn.tree",
         "minigrad.profiling.work",
-    )
+    )  # fmt: skip
     assert not [name for name in loaded if name.startswith(later)]
     assert {"data", "learn", "onnx", "viz"} <= set(dir(mg))
 

@@ -199,11 +199,8 @@ def test_large_tensors_are_shown_by_statistics_and_a_sample(rng):
     values[::2, 0] = 0
     found = describe(mg.tensor(values))
     reference = {
-        "min": values.min(),
-        "mean": values.mean(dtype=float),
-        "max": values.max(),
-        "std": values.std(dtype=float),
-    }
+        "min": values.min(), "mean": values.mean(dtype=float), "max": values.max(), "std": values.std(dtype=float),
+    }  # fmt: skip
     assert {name: found["stats"][name] for name in reference} == pytest.approx(reference, rel=1e-6)
     assert found["stats"]["zeros"] == pytest.approx(150 / 150000)
     assert found["first"] == pytest.approx(values[0, :8], rel=1e-6)

@@ -314,11 +314,8 @@ def test_light_and_dark():
     x = mg.ones((), requires_grad=True)
     style = ElementTree.fromstring(viz.graph(x.exp()).svg).find(f"{SVG}style").text
     for rule in (
-        "prefers-color-scheme:dark",
-        'body[data-theme="dark"]',
-        'body[data-theme="light"]',
-        "data-jp-theme-light",
-    ):
+        "prefers-color-scheme:dark", 'body[data-theme="dark"]', 'body[data-theme="light"]', "data-jp-theme-light",
+    ):  # fmt: skip
         assert rule in style
 
 

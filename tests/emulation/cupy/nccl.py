@@ -15,12 +15,9 @@ NCCL_INT8, NCCL_UINT8, NCCL_INT32, NCCL_UINT32, NCCL_INT64, NCCL_UINT64, NCCL_FL
     range(9)
 )
 TYPES = {
-    NCCL_UINT8: np.uint8,
-    NCCL_INT32: np.int32,
-    NCCL_INT64: np.int64,
-    NCCL_FLOAT32: np.float32,
+    NCCL_UINT8: np.uint8, NCCL_INT32: np.int32, NCCL_INT64: np.int64, NCCL_FLOAT32: np.float32,
     NCCL_FLOAT64: np.float64,
-}
+}  # fmt: skip
 KEY = tuple((37 * k) % 256 - 128 for k in range(128))  # chars, as CuPy returns them
 
 

@@ -20,11 +20,8 @@ def gpus(folder):
     device = f"cuda:{distributed.local_rank()}"
     x = mg.tensor([1.0, r], device=device)
     for op, expected in {
-        "sum": [n, n * (n - 1) / 2],
-        "mean": [1, (n - 1) / 2],
-        "max": [1, n - 1],
-        "min": [1, 0],
-    }.items():
+        "sum": [n, n * (n - 1) / 2], "mean": [1, (n - 1) / 2], "max": [1, n - 1], "min": [1, 0],
+    }.items():  # fmt: skip
         y = distributed.all_reduce_(x.copy(), op)
         assert y.device == device
         assert y.tolist() == expected, op

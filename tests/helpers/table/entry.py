@@ -10,12 +10,8 @@ import minigrad as mg
 from minigrad.nn import functional as F
 
 INDIFFERENT = {
-    "test_gradients",
-    "test_float32_gradients",
-    "test_recorded_gradients",
-    "test_chosen_gradients",
-    "test_torch",
-}
+    "test_gradients", "test_float32_gradients", "test_recorded_gradients", "test_chosen_gradients", "test_torch",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -112,14 +108,9 @@ ONE_AXIS = (
 )  # fmt: skip
 
 ROWS = (
-    case((7,)),
-    case((3, 4)),
-    case((2, 3, 4), axis=0),
-    case((2, 3, 4), axis=1),
-    case((0, 3)),
-    case((3, 0)),
+    case((7,)), case((3, 4)), case((2, 3, 4), axis=0), case((2, 3, 4), axis=1), case((0, 3)), case((3, 0)),
     case((2, 1)),
-)
+)  # fmt: skip
 
 
 def elementwise(f):
