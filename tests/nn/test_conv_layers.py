@@ -1,7 +1,5 @@
 """Convolutional and pooling layers: PyTorch's keys, shapes and numbers; a LeNet that learns as PyTorch's does."""
 
-import math
-
 import numpy as np
 import pytest
 from checks import exchange_state, refuses, step_beside_torch
@@ -44,18 +42,6 @@ def test_layers_beside_torch(name, arguments, options, shape, dtype, tolerance, 
     exchange_state(torch, ours, theirs, rng)
     x = np.asarray(rng.standard_normal(shape), dtype)
     step_beside_torch(torch, ours, theirs, x, rng, tolerance, tolerance, device)
-
-
-def test_initial_weights_are_drawn_as_pytorchs(rng):
-    mg.manual_seed(0)
-    layer = nn.Conv2d(8, 256, (3, 5), groups=2)
-    bound = 1 / math.sqrt(4 * 3 * 5)
-    for parameter, shape in ((layer.weight, (256, 4, 3, 5)), (layer.bias, (256,))):
-        values = parameter.detach().numpy()
-        assert values.shape == shape
-        assert np.abs(values).max() <= bound
-        np.testing.assert_allclose(values.std(), bound / math.sqrt(3), rtol=0.1)
-    assert nn.Conv2d(1, 1, 1, dtype="float64").weight.dtype == "float64"
 
 
 def test_layers_take_the_same_padding_with_a_stride():

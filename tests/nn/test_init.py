@@ -8,6 +8,7 @@ from checks import array as values
 from checks import refuses
 
 import minigrad as mg
+from minigrad import nn
 from minigrad.nn import init
 
 
@@ -67,6 +68,21 @@ def test_nothing_to_fill(shape, device):
     assert x.shape == shape
     assert mg.random.get_state() == state
     refuses(ValueError, "kaiming_normal_", "expected mode", init.kaiming_normal_, x, mode="fan")
+
+
+@pytest.mark.parametrize("layer, shape, fan_in", [
+    (lambda **o: nn.Linear(400, 300, **o), (300, 400), 400),
+    (lambda **o: nn.Conv2d(8, 256, (3, 5), groups=2, **o), (256, 4, 3, 5), 60),
+])  # fmt: skip
+def test_layers_draw_their_weights_as_pytorchs(layer, shape, fan_in, device):
+    made, bound = layer(device=device), 1 / math.sqrt(fan_in)
+    for parameter, expected in ((made.weight, shape), (made.bias, shape[:1])):
+        assert (parameter.shape, parameter.device) == (expected, device)
+        assert np.abs(values(parameter)).max() <= bound
+        assert values(parameter).std() == pytest.approx(bound / math.sqrt(3), rel=0.1)
+        assert abs(values(parameter).mean()) < 0.1 * bound
+    assert layer(bias=False, device=device).bias is None
+    assert layer(device=device, dtype="float64").weight.dtype == "float64"
 
 
 def test_uniform_bounds(device):

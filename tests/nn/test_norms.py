@@ -1,4 +1,4 @@
-"""Batch, group, instance and RMS normalization against PyTorch, their statistics and their errors."""
+"""Batch, group, instance, layer and RMS normalization against PyTorch, their statistics and their errors."""
 
 import math
 
@@ -31,10 +31,13 @@ def choose(kind, rng):
         if shape[0] * width * math.prod(shape[2:]) == 1:
             shape = (2, *shape[1:])  # PyTorch wants more than one value, though not per group
         return "GroupNorm", (groups, groups * width), options, shape, (True,)
-    if kind == "rms":
+    if kind in ("layer", "rms"):
         normalized = some_sizes(rng, rng.integers(1, 4))
-        options = {"eps": [None, 1e-6, 0.1][rng.integers(3)], "elementwise_affine": affine}
         argument = normalized[0] if len(normalized) == 1 and bias else list(normalized)
+        if kind == "layer":
+            options = {"eps": eps, "elementwise_affine": affine, "bias": bias}
+            return "LayerNorm", (argument,), options, (*some_sizes(rng, rng.integers(0, 3), 0), *normalized), (True,)
+        options = {"eps": [None, 1e-6, 0.1][rng.integers(3)], "elementwise_affine": affine}
         return "RMSNorm", (argument,), options, (*some_sizes(rng, rng.integers(0, 3)), *normalized), (True,)
     options["momentum"] = [0.1, None, 0.7, 1.0, 0.0][rng.integers(5 if kind == "batch" else 4)]
     options["track_running_stats"] = bool(rng.random() < 0.7)
@@ -49,7 +52,7 @@ def choose(kind, rng):
 
 
 @pytest.mark.parametrize("seed", range(100))
-@pytest.mark.parametrize("kind", ["batch", "group", "instance", "rms"])
+@pytest.mark.parametrize("kind", ["batch", "group", "instance", "layer", "rms"])
 def test_as_in_pytorch(kind, seed, device):
     """Steps in training and evaluation match PyTorch's module, from a state loaded in both directions."""
     torch = pytest.importorskip("torch")
@@ -58,7 +61,7 @@ def test_as_in_pytorch(kind, seed, device):
     dtype = "float32" if seed % 4 == 0 else "float64"
     ours = getattr(nn, name)(*arguments, **options, dtype=dtype).to(device)
     theirs = getattr(torch.nn, name)(*arguments, **options, dtype=getattr(torch, dtype))
-    assert repr(ours) == repr(theirs)
+    assert repr(ours) == repr(theirs).replace("elementwise_affine=False, bias=False", "elementwise_affine=False")
     exchange_state(torch, ours, theirs, rng)
     for training in modes:
         ours.train(training)
@@ -143,10 +146,13 @@ def test_running_statistics_of_what_overflows(device, rng):
     lambda: nn.RMSNorm(()), lambda: nn.RMSNorm((2, 0)), lambda: nn.RMSNorm(2, eps=-1e-5),
     lambda: nn.BatchNorm1d(0), lambda: nn.BatchNorm1d(3, eps=-1.0), lambda: nn.BatchNorm2d(3, eps=math.nan),
     lambda: nn.BatchNorm2d(3, momentum=1.5), lambda: nn.BatchNorm1d(3, momentum=-0.1),
-    lambda: nn.RecurrentBatchNorm1d(3, 0), lambda: nn.RecurrentBatchNorm1d(0, 3),
+    lambda: nn.RecurrentBatchNorm1d(3, 0), lambda: nn.RecurrentBatchNorm1d(0, 3), lambda: nn.LayerNorm(()), lambda: nn.LayerNorm((3, 0)),
+    lambda: nn.LayerNorm(3, eps=-1.0), lambda: nn.LayerNorm(3, eps=math.nan), lambda: nn.Dropout(1.5), lambda: nn.Dropout(-0.1), lambda: nn.Dropout(math.nan),
 ])  # fmt: skip
 def test_bad_options(build):
-    with pytest.raises(ValueError, match=r"\[(GroupNorm|InstanceNorm.d|RMSNorm|(Recurrent)?BatchNorm.d)\] expected"):
+    with pytest.raises(
+        ValueError, match=r"\[((Group|Layer|RMS)Norm|Dropout|InstanceNorm.d|(Recurrent)?BatchNorm.d)\] expected"
+    ):
         build()
 
 

@@ -386,12 +386,6 @@ def test_the_share_of_the_input_is_not_kept(kind, norm):
         mg.grad(y.sum(), [layer.weight_hh_l0])
 
 
-def test_parameters_of_the_imdb_model():
-    """Keras counts one bias: 4 (100 + 128 + 1) 128 besides the table and the last layer."""
-    model = nn.Sequential(nn.Embedding(10000, 100), nn.LSTM(100, 128, bias="input"), nn.Linear(128, 1))
-    assert sum(parameter.size for parameter in model.parameters()) == 1_117_377
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_copies_and_pickles_compute_the_same(kind, device):
     layer = getattr(nn, kind)(D, H, norm="layer", device=device)

@@ -102,17 +102,3 @@ def test_clip_with_limits_that_are_not_numbers(dtype, device):
 
 def dtype_of(number, array):
     return array.dtype.type(number)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_signs_of_division(dtype, device):
-    """Quotients, remainders and zeros have the sign that NumPy gives them."""
-    edges = np.array([*EDGES, 1e-40, -1e-40, 7.5, -7.5], dtype)
-    a, b = (x.ravel() for x in np.meshgrid(edges, edges))
-    for name in ("floor_divide", "remainder", "divide"):
-        with np.errstate(all="ignore"):
-            expected = getattr(np, name)(a, b)
-        ours = array(getattr(mg, name)(tensor(a, device), tensor(b, device)))
-        np.testing.assert_array_equal(ours, expected)
-        number = ~np.isnan(expected)
-        np.testing.assert_array_equal(np.signbit(ours[number]), np.signbit(expected[number]), err_msg=name)
