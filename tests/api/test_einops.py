@@ -47,10 +47,9 @@ def test_a_layer_of_its_parts():
     assert model(mg.ones((5, 3, 4))).shape == (5, 2)
 
 
-@pytest.mark.parametrize(
-    "before",
-    ["import einops", "import minigrad", "import importlib.util, minigrad; importlib.util.find_spec('einops')"],
-)
+@pytest.mark.parametrize("before", [
+    "import einops", "import minigrad", "import importlib.util, minigrad; importlib.util.find_spec('einops')",
+])  # fmt: skip
 def test_in_either_order(before):
     python(
         f"{before}\nimport einops, minigrad\n"

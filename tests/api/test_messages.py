@@ -18,14 +18,9 @@ from minigrad.nn import functional as F
 # ── every operation of the table ──────────────────────────────────────────────────────────────────
 
 NO_TENSORS = {
-    "an object": object(),
-    "a string": "abc",
-    "a complex number": 1j,
-    "complex numbers": np.ones(3, complex),
-    "int8": np.ones(3, np.int8),
-    "a ragged list": [[1.0], [1.0, 2.0]],
-    "a dict": {},
-}
+    "an object": object(), "a string": "abc", "a complex number": 1j, "complex numbers": np.ones(3, complex),
+    "int8": np.ones(3, np.int8), "a ragged list": [[1.0], [1.0, 2.0]], "a dict": {},
+}  # fmt: skip
 OPTIONAL = {("linear", 2), ("conv2d", 2), ("conv_transpose2d", 2)} | {
     (f"{kind}_norm", k) for kind in ("layer", "rms", "group", "instance") for k in (1, 2)
 }
@@ -271,9 +266,7 @@ SHAPES = [
     ("softmax", TypeError, "int64", lambda: mg.softmax(I)),
     ("conv2d", ValueError, ["(C, H, W)", "(2, 3)"], lambda: F.conv2d(X, mg.ones((1, 1, 1, 1)))),
     (
-        "conv2d",
-        ValueError,
-        ["2 channels", "(1, 2, 1, 1)", "(1, 2, 3)"],
+        "conv2d", ValueError, ["2 channels", "(1, 2, 1, 1)", "(1, 2, 3)"],
         lambda: F.conv2d(X[None], mg.ones((1, 2, 1, 1))),
     ),
     *each(
@@ -289,7 +282,7 @@ SHAPES = [
     ("layer_norm", ValueError, ["(..., 4)", "(2, 3)"], lambda: mg.layer_norm(X, 4)),
     ("layer_norm", ValueError, ["(3,)", "(4,)"], lambda: mg.layer_norm(X, 3, V)),
     ("layer_norm", ValueError, "-1", lambda: mg.layer_norm(X, 3, eps=-1)),
-]
+]  # fmt: skip
 
 LAYER = nn.Linear(5, 2)
 LABELS = mg.tensor([0, 2])

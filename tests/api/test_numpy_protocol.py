@@ -7,7 +7,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from checks import agree, array, as_list, cotangents, tensor
+from checks import agree, array, as_list, cotangents, raises, tensor
 
 import minigrad as mg
 from minigrad.interop import numpy_protocol
@@ -116,17 +116,11 @@ def space(make):
     """Return the names that the expressions use."""
     rng = np.random.default_rng(0)
     made = {
-        "a": rng.standard_normal((3, 4)),
-        "b": rng.standard_normal((3, 4)),
-        "x": rng.standard_normal((2, 3, 4)),
-        "m": rng.standard_normal((3, 3)),
-        "v": rng.standard_normal(4),
-        "p": rng.uniform(0.1, 0.9, (3, 4)),
-        "s": np.asarray(rng.uniform(0.1, 0.9)),
-        "i": rng.integers(0, 3, (3, 4)),
-        "k": np.array([2, 0]),
+        "a": rng.standard_normal((3, 4)), "b": rng.standard_normal((3, 4)), "x": rng.standard_normal((2, 3, 4)),
+        "m": rng.standard_normal((3, 3)), "v": rng.standard_normal(4), "p": rng.uniform(0.1, 0.9, (3, 4)),
+        "s": np.asarray(rng.uniform(0.1, 0.9)), "i": rng.integers(0, 3, (3, 4)), "k": np.array([2, 0]),
         "q": rng.random((3, 4)) < 0.5,
-    }
+    }  # fmt: skip
     return {name: make(value) for name, value in made.items()}
 
 
@@ -198,38 +192,16 @@ def functions():
 
 
 CALLS = [
-    lambda f, x, y: f(x),
-    lambda f, x, y: f(x, y),
-    lambda f, x, y: f(y, x),
-    lambda f, x, y: f(x, 1),
-    lambda f, x, y: f(1, x),
-    lambda f, x, y: f(x, 1, 2),
-    lambda f, x, y: f(x, x, x),
-    lambda f, x, y: f(x, y, x),
-    lambda f, x, y: f(y, x, y),
-    lambda f, x, y: f([x, x]),
-    lambda f, x, y: f([x, y], 1),
-    lambda f, x, y: f([[x, x]]),
-    lambda f, x, y: f((x,), (x,)),
-    lambda f, x, y: f(y > 0, x),
-    lambda f, x, y: f(y > 0, x, y),
-    lambda f, x, y: f([y > 0], [x]),
-    lambda f, x, y: f(x, [y > 0], [1]),
-    lambda f, x, y: f(np.sum, 0, x),
-    lambda f, x, y: f(np.sum, x, [0]),
-    lambda f, x, y: f(x, y.astype(int), 0),
-    lambda f, x, y: f(x, y.astype(int), x),
-    lambda f, x, y: f(y.astype(int), x),
-    lambda f, x, y: f(x, y.astype(int), y, 0),
-    lambda f, x, y: f("ij,jk", x, x),
-    lambda f, x, y: f("file", x),
-    lambda f, x, y: f(x, np.float64),
-    lambda f, x, y: f(x, out=y.copy()),
-    lambda f, x, y: f(y, y, out=x),
-    lambda f, x, y: f(y, y, where=x),
-    lambda f, x, y: f(2, like=x),
-    lambda f, x, y: f(lambda k: k, x.shape, like=x),
-    lambda f, x, y: f(x.shape, 1.0, like=x),
+    lambda f, x, y: f(x), lambda f, x, y: f(x, y), lambda f, x, y: f(y, x), lambda f, x, y: f(x, 1),
+    lambda f, x, y: f(1, x), lambda f, x, y: f(x, 1, 2), lambda f, x, y: f(x, x, x), lambda f, x, y: f(x, y, x),
+    lambda f, x, y: f(y, x, y), lambda f, x, y: f([x, x]), lambda f, x, y: f([x, y], 1), lambda f, x, y: f([[x, x]]),
+    lambda f, x, y: f((x,), (x,)), lambda f, x, y: f(y > 0, x), lambda f, x, y: f(y > 0, x, y),
+    lambda f, x, y: f([y > 0], [x]), lambda f, x, y: f(x, [y > 0], [1]), lambda f, x, y: f(np.sum, 0, x),
+    lambda f, x, y: f(np.sum, x, [0]), lambda f, x, y: f(x, y.astype(int), 0), lambda f, x, y: f(x, y.astype(int), x),
+    lambda f, x, y: f(y.astype(int), x), lambda f, x, y: f(x, y.astype(int), y, 0), lambda f, x, y: f("ij,jk", x, x),
+    lambda f, x, y: f("file", x), lambda f, x, y: f(x, np.float64), lambda f, x, y: f(x, out=y.copy()),
+    lambda f, x, y: f(y, y, out=x), lambda f, x, y: f(y, y, where=x), lambda f, x, y: f(2, like=x),
+    lambda f, x, y: f(lambda k: k, x.shape, like=x), lambda f, x, y: f(x.shape, 1.0, like=x),
     lambda f, x, y: f(y, weights=x),
 ]  # fmt: skip
 # NumPy's results of these are strings, bools, integers or types, which have no gradient.
@@ -294,10 +266,8 @@ def test_an_operator_means_the_same_in_both_orders(operator):
 def test_scalars_of_numpy_do_not_decide_the_dtype(scalar, device):
     x = tensor(np.array([0.1, 3.0], np.float32), device, True)
     for y, mirrored in [
-        (scalar * x, x * scalar),
-        (scalar + x, x + scalar),
-        (np.maximum(scalar, x), mg.maximum(scalar, x)),
-    ]:
+        (scalar * x, x * scalar), (scalar + x, x + scalar), (np.maximum(scalar, x), mg.maximum(scalar, x)),
+    ]:  # fmt: skip
         assert (y.dtype, y.device, y.requires_grad) == ("float32", device, True)
         assert y.tolist() == mirrored.tolist()
     assert (scalar == x).tolist() == (x == scalar).tolist()
@@ -331,8 +301,7 @@ def test_results_in_arrays():
     assert np.sum(mg.stack([x, x]), axis=0, out=out) is out
     assert out.tolist() == [2, 4]
     for call in (lambda: np.add(r, 1, out=out), lambda: np.sum(r, out=np.zeros(())), lambda: np.copyto(out, r)):
-        with pytest.raises(TypeError, match=r"np\.asarray\(x\.detach\(\)\)"):
-            call()
+        raises(TypeError, r"np\.asarray\(x\.detach\(\)\)", call)
     with pytest.raises(TypeError, match=r"^\[add\].*np\.asarray\(x\.detach\(\)\)"):
         out += r
     assert out.tolist() == [2, 4]
@@ -351,68 +320,47 @@ def test_results_in_tensors(device):
     np.testing.assert_allclose(array(g), np.exp([1, 2]), rtol=1e-6)
     np.ones((2, 2)).sum(axis=0, out=(y := mg.zeros(2)))
     assert y.tolist() == [2, 2]
-    with pytest.raises(TypeError, match="int64"):
-        np.add(r, 0.5, out=mg.zeros(2, dtype="int64", device=device))
+    raises(TypeError, "int64", np.add, r, 0.5, out=mg.zeros(2, dtype="int64", device=device))
     with pytest.raises(mg.GradientError):
         np.add(r, 1, out=r)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda x: np.percentile(x, 50, axis=0, out=mg.zeros(2)),
-        lambda x: np.cbrt(x, out=x),
-        lambda x: np.add.at(x, [0], 1),
-        lambda x: np.fill_diagonal(x, 0),
-        lambda x: np.put(x, [0], 1),
-        lambda x: np.place(x, x > 0, [1]),
-        lambda x: np.putmask(x, x > 0, 1),
-        lambda x: np.put_along_axis(x, mg.tensor([[0], [0]]), 1, 1),
-        lambda x: np.copyto(x, 1, where=x > 0),
-        lambda x: np.modf(x, out=(x, x)),
-    ],
-)
+@pytest.mark.parametrize("call", [
+    lambda x: np.percentile(x, 50, axis=0, out=mg.zeros(2)), lambda x: np.cbrt(x, out=x),
+    lambda x: np.add.at(x, [0], 1), lambda x: np.fill_diagonal(x, 0), lambda x: np.put(x, [0], 1),
+    lambda x: np.place(x, x > 0, [1]), lambda x: np.putmask(x, x > 0, 1),
+    lambda x: np.put_along_axis(x, mg.tensor([[0], [0]]), 1, 1), lambda x: np.copyto(x, 1, where=x > 0),
+    lambda x: np.modf(x, out=(x, x)),
+])  # fmt: skip
 def test_numpy_does_not_write_to_tensors(call):
     """The tape would not see it."""
     for requires_grad in (False, True):
         x = mg.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=requires_grad)
-        with pytest.raises(TypeError, match=r"^\[\w+\] expected an array to write to|unexpected keyword"):
-            call(x)
+        raises(TypeError, r"^\[\w+\] expected an array to write to|unexpected keyword", call, x)
         assert x.tolist() == [[1, 2], [3, 4]]
 
 
-@pytest.mark.parametrize(
-    "call, expected",
-    [
-        (lambda x: np.sum(x, where=x > 1), 5.0),
-        (lambda x: np.sum(x, initial=2.0), 8.0),
-        (lambda x: np.round(x / 3, 1), [0.3, 0.7, 1.0]),
-        (lambda x: np.sort(x, axis=None), [1, 2, 3]),
-        (lambda x: np.reshape(x, (3, 1), "F"), [[1], [2], [3]]),
-        (lambda x: np.pad(x, 3, mode="reflect"), [2, 3, 2, 1, 2, 3, 2, 1, 2]),
-        (lambda x: np.add(x, 1, where=x > 5, out=np.zeros(3)), [0, 0, 0]),
-        (lambda x: np.sqrt(x * x, dtype=np.float64), [1, 2, 3]),
-        (lambda x: np.add(x, 1, casting="no", dtype=np.float32), [2, 3, 4]),
-        (lambda x: np.add.accumulate(x), [1, 3, 6]),
-        (lambda x: np.subtract.reduce(x), -4),
-        (lambda x: np.cbrt(x**3), [1, 2, 3]),
-        (lambda x: np.linalg.norm(x[None], 2), 14**0.5),
-        (lambda x: np.percentile(x, 50), 2),
-        (lambda x: np.linalg.det(mg.outer(x, x) + mg.eye(3)), 15),
-        (lambda x: np.fft.rfft(x)[0].real, 6),
-        (lambda x: np.interp(1.5, x, x), 1.5),
-        (lambda x: np.atleast_2d(x), [[1, 2, 3]]),
-        (lambda x: divmod(np.full(3, 7.0), x)[0], [7, 3, 2]),
-        (lambda x: np.frompyfunc(lambda v: v + 1, 1, 1)(x), [2, 3, 4]),
-    ],
-)
+@pytest.mark.parametrize("call, expected", [
+    (lambda x: np.sum(x, where=x > 1), 5.0), (lambda x: np.sum(x, initial=2.0), 8.0),
+    (lambda x: np.round(x / 3, 1), [0.3, 0.7, 1.0]), (lambda x: np.sort(x, axis=None), [1, 2, 3]),
+    (lambda x: np.reshape(x, (3, 1), "F"), [[1], [2], [3]]),
+    (lambda x: np.pad(x, 3, mode="reflect"), [2, 3, 2, 1, 2, 3, 2, 1, 2]),
+    (lambda x: np.add(x, 1, where=x > 5, out=np.zeros(3)), [0, 0, 0]),
+    (lambda x: np.sqrt(x * x, dtype=np.float64), [1, 2, 3]),
+    (lambda x: np.add(x, 1, casting="no", dtype=np.float32), [2, 3, 4]), (lambda x: np.add.accumulate(x), [1, 3, 6]),
+    (lambda x: np.subtract.reduce(x), -4), (lambda x: np.cbrt(x**3), [1, 2, 3]),
+    (lambda x: np.linalg.norm(x[None], 2), 14**0.5), (lambda x: np.percentile(x, 50), 2),
+    (lambda x: np.linalg.det(mg.outer(x, x) + mg.eye(3)), 15), (lambda x: np.fft.rfft(x)[0].real, 6),
+    (lambda x: np.interp(1.5, x, x), 1.5), (lambda x: np.atleast_2d(x), [[1, 2, 3]]),
+    (lambda x: divmod(np.full(3, 7.0), x)[0], [7, 3, 2]),
+    (lambda x: np.frompyfunc(lambda v: v + 1, 1, 1)(x), [2, 3, 4]),
+])  # fmt: skip
 def test_what_numpy_computes(call, expected):
     """Functions that minigrad lacks and arguments that it does not take: NumPy's result, if no gradient is lost."""
     found = call(mg.tensor([1.0, 2.0, 3.0]))
     assert isinstance(found, np.ndarray | np.generic)
     np.testing.assert_allclose(found.astype(float), expected, rtol=1e-6)
-    with pytest.raises(TypeError, match=r"np\.asarray\(x\.detach\(\)\)"):
-        call(mg.tensor([1.0, 2.0, 3.0], requires_grad=True))
+    raises(TypeError, r"np\.asarray\(x\.detach\(\)\)", call, mg.tensor([1.0, 2.0, 3.0], requires_grad=True))
 
 
 def test_integers_where_minigrad_takes_floats():
@@ -437,8 +385,7 @@ def test_results_without_a_gradient():
     assert np.isscalar(r) is False
     for call in (np.asarray, np.array, lambda x: np.testing.assert_allclose(x, [3, 1]), np.random.default_rng(0).normal,
                  lambda x: np.save("file", x)):  # fmt: skip
-        with pytest.raises(TypeError, match=r"detach\(\)"):
-            call(r)
+        raises(TypeError, r"detach\(\)", call, r)
     with mg.no_grad():
         assert np.asarray(np.sin(r)).shape == (2,)
         assert np.median(r * 1) == 2

@@ -9,16 +9,40 @@ import pytest
 from public_names import NAMES
 
 import minigrad as mg
-from minigrad import nn, optim, pytorch
+from minigrad import data, nn, optim, pytorch, saving, viz
 from minigrad.nn import functional
+from minigrad.nn.recurrent.recurrence import GateNorm
+
+PACKAGES = (nn, nn.init, nn.utils, nn.utils.rnn, optim, optim.lr_scheduler, optim.swa_utils, data, saving, viz)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("GradientError", "CaptureError")])
+def own(module):
+    """Return the public names of a module: those it lists, or the functions that it defines."""
+    return getattr(module, "__all__", None) or [
+        name for name, value in vars(module).items()
+        if name[0] != "_" and inspect.isroutine(value) and value.__module__ == module.__name__
+    ]  # fmt: skip
+
+
+EXPLAINED = {
+    **NAMES, "GateNorm": GateNorm,
+    **{f"{module.__name__}.{name}": getattr(module, name) for module in PACKAGES for name in own(module)},
+}  # fmt: skip
+WITHOUT = {
+    "GradientError", "CaptureError", "Optimizer", "LRScheduler", "Summary", "get_ema_multi_avg_fn", "get_swa_multi_avg_fn",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, v in EXPLAINED.items() if n.rpartition(".")[2] not in WITHOUT and not inspect.ismodule(v)]
+)
 def test_example_runs(name, monkeypatch, tmp_path):
+    """The examples of the name itself, and those of a class's methods."""
     monkeypatch.chdir(tmp_path)
     mg.manual_seed(0)
-    found = doctest.DocTestFinder(recurse=False).find(NAMES[name], name, globs={"mg": mg})
-    assert any(test.examples for test in found), f"{name} has no example"
+    found = doctest.DocTestFinder().find(EXPLAINED[name], name, globs={"mg": mg})
+    assert inspect.getdoc(EXPLAINED[name])
+    assert any(test.examples for test in found if test.name == name), f"{name} has no example"
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     for test in found:
         runner.run(test)

@@ -14,7 +14,7 @@ import warnings
 
 import numpy as np
 import pytest
-from checks import allocated
+from checks import allocated, raises
 from expressions import POINTS, WORKS, expressions, space
 from peers import torch
 
@@ -234,72 +234,58 @@ def test_modes(library):
         assert not (x * 2).requires_grad
 
 
-@pytest.mark.parametrize(
-    "call, error, says",
-    [
-        (lambda x: x.size(3), IndexError, "size"),
-        (lambda x: x.size("first"), TypeError, "size"),
-        (lambda x: nn.utils.rnn.pad_sequence([]), ValueError, "pad_sequence"),
-        (lambda x: nn.utils.rnn.pad_sequence([x, [1.0]]), TypeError, "pad_sequence"),
-        (lambda x: nn.utils.rnn.pad_sequence([x.sum()]), ValueError, "pad_sequence"),
-        (lambda x: nn.utils.rnn.pad_sequence([x], padding_side="top"), ValueError, "pad_sequence"),
-        (lambda x: mg.autograd.grad(x, x, only_inputs=False), TypeError, "grad"),
-        (lambda x: F.interpolate(x, size=2**62), MemoryError, "interpolate"),
-        (lambda x: F.interpolate(x, scale_factor=math.nan), ValueError, "interpolate"),
-        (lambda x: F.interpolate(x, scale_factor=0.1), ValueError, "interpolate"),
-        (lambda x: F.interpolate(x, size=(2, 2)), ValueError, "interpolate"),
-        (lambda x: F.interpolate(x), ValueError, "interpolate"),
-        (lambda x: F.interpolate(x, size=2, mode="bilinear"), ValueError, "interpolate"),
-        (lambda x: F.interpolate(x, size=2, align_corners=True), ValueError, "interpolate"),
-        (lambda x: F.interpolate(x, size=2, mode="cubic"), ValueError, "interpolate"),
-        (lambda x: F.interpolate(x.long(), size=2), TypeError, "interpolate"),
-        (lambda x: F.conv1d(x, x[0]), ValueError, "conv1d"),
-        (lambda x: F.conv_transpose2d(x, x[None], padding=9), ValueError, "conv_transpose2d"),
-        (lambda x: F.conv_transpose2d(x, x[None], output_padding=1), ValueError, "conv_transpose2d"),
-        (lambda x: F.conv_transpose2d(x, x[None].double()), TypeError, "conv_transpose2d"),
-        (lambda x: F.kl_div(x, x, "average"), ValueError, "kl_div"),
-        (lambda x: F.huber_loss(x, x, delta=0), ValueError, "huber_loss"),
-        (lambda x: F.pad(x, (1,)), ValueError, "pad"),
-        (lambda x: F.pad(x, (1, 1), mode="edge"), ValueError, "pad"),
-        (lambda x: nn.MSELoss(x, x), TypeError, "MSELoss"),
-        (lambda x: nn.CrossEntropyLoss(x, x), TypeError, "CrossEntropyLoss"),
-        (lambda x: nn.Embedding(3, 2, max_norm=1.0), TypeError, "Embedding"),
-        (lambda x: nn.LSTM(3, 4, proj_size=2), TypeError, "LSTM"),
-        (lambda x: nn.Linear(2, 2).load_state_dict({}, assign=True), TypeError, "Linear"),
-        (lambda x: setattr(nn.Module(), "parameters", [x]), AttributeError, "Module"),
-        (lambda x: setattr(nn.Module(), "children", nn.ReLU()), AttributeError, "Module"),
-        (lambda x: F.pad(x, (3, 0), mode="reflect"), ValueError, "pad"),
-        (lambda x: x.topk(9), ValueError, "topk"),
-        (lambda x: x.chunk(0), ValueError, "chunk"),
-        *[(lambda x, n=n: x.split_with_sizes(n, 2), ValueError, "split_with_sizes") for n in ([1, 1], [4, -1], [], 0)],
-        (lambda x: x.type(), TypeError, "type"),
-        (lambda x: x.t(), ValueError, "t"),
-        (lambda x: x.gather(1, mg.tensor([0])), ValueError, "gather"),
-        (lambda x: mg.mm(x, x), ValueError, "mm"),
-        (lambda x: nn.Softmax(axis=0, dim=0), TypeError, "Softmax"),
-        (lambda x: data.DataLoader([1], collate=sum, collate_fn=sum), TypeError, "DataLoader"),
-        (lambda x: data.random_split([1, 2], [2, 1]), ValueError, "random_split"),
-        (lambda x: nn.ModuleDict({"one": 3}), TypeError, "ModuleDict"),
-    ],
-)
+@pytest.mark.parametrize("call, error, says", [
+    (lambda x: x.size(3), IndexError, "size"), (lambda x: x.size("first"), TypeError, "size"),
+    (lambda x: nn.utils.rnn.pad_sequence([]), ValueError, "pad_sequence"),
+    (lambda x: nn.utils.rnn.pad_sequence([x, [1.0]]), TypeError, "pad_sequence"),
+    (lambda x: nn.utils.rnn.pad_sequence([x.sum()]), ValueError, "pad_sequence"),
+    (lambda x: nn.utils.rnn.pad_sequence([x], padding_side="top"), ValueError, "pad_sequence"),
+    (lambda x: mg.autograd.grad(x, x, only_inputs=False), TypeError, "grad"),
+    (lambda x: F.interpolate(x, size=2**62), MemoryError, "interpolate"),
+    (lambda x: F.interpolate(x, scale_factor=math.nan), ValueError, "interpolate"),
+    (lambda x: F.interpolate(x, scale_factor=0.1), ValueError, "interpolate"),
+    (lambda x: F.interpolate(x, size=(2, 2)), ValueError, "interpolate"),
+    (lambda x: F.interpolate(x), ValueError, "interpolate"),
+    (lambda x: F.interpolate(x, size=2, mode="bilinear"), ValueError, "interpolate"),
+    (lambda x: F.interpolate(x, size=2, align_corners=True), ValueError, "interpolate"),
+    (lambda x: F.interpolate(x, size=2, mode="cubic"), ValueError, "interpolate"),
+    (lambda x: F.interpolate(x.long(), size=2), TypeError, "interpolate"),
+    (lambda x: F.conv1d(x, x[0]), ValueError, "conv1d"),
+    (lambda x: F.conv_transpose2d(x, x[None], padding=9), ValueError, "conv_transpose2d"),
+    (lambda x: F.conv_transpose2d(x, x[None], output_padding=1), ValueError, "conv_transpose2d"),
+    (lambda x: F.conv_transpose2d(x, x[None].double()), TypeError, "conv_transpose2d"),
+    (lambda x: F.kl_div(x, x, "average"), ValueError, "kl_div"),
+    (lambda x: F.huber_loss(x, x, delta=0), ValueError, "huber_loss"), (lambda x: F.pad(x, (1,)), ValueError, "pad"),
+    (lambda x: F.pad(x, (1, 1), mode="edge"), ValueError, "pad"), (lambda x: nn.MSELoss(x, x), TypeError, "MSELoss"),
+    (lambda x: nn.CrossEntropyLoss(x, x), TypeError, "CrossEntropyLoss"),
+    (lambda x: nn.Embedding(3, 2, max_norm=1.0), TypeError, "Embedding"),
+    (lambda x: nn.LSTM(3, 4, proj_size=2), TypeError, "LSTM"),
+    (lambda x: nn.Linear(2, 2).load_state_dict({}, assign=True), TypeError, "Linear"),
+    (lambda x: setattr(nn.Module(), "parameters", [x]), AttributeError, "Module"),
+    (lambda x: setattr(nn.Module(), "children", nn.ReLU()), AttributeError, "Module"),
+    (lambda x: F.pad(x, (3, 0), mode="reflect"), ValueError, "pad"), (lambda x: x.topk(9), ValueError, "topk"),
+    (lambda x: x.chunk(0), ValueError, "chunk"),
+    *[(lambda x, n=n: x.split_with_sizes(n, 2), ValueError, "split_with_sizes") for n in ([1, 1], [4, -1], [], 0)],
+    (lambda x: x.type(), TypeError, "type"), (lambda x: x.t(), ValueError, "t"),
+    (lambda x: x.gather(1, mg.tensor([0])), ValueError, "gather"), (lambda x: mg.mm(x, x), ValueError, "mm"),
+    (lambda x: nn.Softmax(axis=0, dim=0), TypeError, "Softmax"),
+    (lambda x: data.DataLoader([1], collate=sum, collate_fn=sum), TypeError, "DataLoader"),
+    (lambda x: data.random_split([1, 2], [2, 1]), ValueError, "random_split"),
+    (lambda x: nn.ModuleDict({"one": 3}), TypeError, "ModuleDict"),
+])  # fmt: skip
 def test_wrong_arguments(call, error, says):
-    with pytest.raises(error, match=rf"^\[{says}\]"):
-        call(mg.ones((1, 2, 3)))
+    raises(error, rf"^\[{says}\]", call, mg.ones((1, 2, 3)))
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda x: x.sum(inplace=True), lambda x: x.sum(axes=0), lambda x: x.cumsum(axes=0),
-        lambda x: x.cumsum(dim=0, axis=0), lambda x: x.softmax(1, inplace=True), lambda x: F.gelu(x, inplace=True),
-        lambda x: F.mse_loss(x, x, inplace=True), lambda x: F.mse_loss(x, input=x),
-        lambda x: F.mse_loss(x, x, target=x), lambda x: F.mse_loss(target=x), lambda x: nn.MSELoss()(x, input=x),
-        lambda x: nn.MSELoss()(x, x, target=x), lambda x: nn.MSELoss()(target=x), lambda x: mg.exp(x, inplace=True),
-        lambda x: mg.tril(x, inplace=True), lambda x: mg.zeros(2, inplace=True),
-        lambda x: nn.Linear(3, 2, inplace=True), lambda x: optim.SGD([x], lr=0.1, fast=True),
-        lambda x: data.DataLoader([1], workers=2),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("call", [
+    lambda x: x.sum(inplace=True), lambda x: x.sum(axes=0), lambda x: x.cumsum(axes=0),
+    lambda x: x.cumsum(dim=0, axis=0), lambda x: x.softmax(1, inplace=True), lambda x: F.gelu(x, inplace=True),
+    lambda x: F.mse_loss(x, x, inplace=True), lambda x: F.mse_loss(x, input=x), lambda x: F.mse_loss(x, x, target=x),
+    lambda x: F.mse_loss(target=x), lambda x: nn.MSELoss()(x, input=x), lambda x: nn.MSELoss()(x, x, target=x),
+    lambda x: nn.MSELoss()(target=x), lambda x: mg.exp(x, inplace=True), lambda x: mg.tril(x, inplace=True),
+    lambda x: mg.zeros(2, inplace=True), lambda x: nn.Linear(3, 2, inplace=True),
+    lambda x: optim.SGD([x], lr=0.1, fast=True), lambda x: data.DataLoader([1], workers=2),
+])  # fmt: skip
 def test_unknown_keywords_are_refused(call):
     with pytest.raises(TypeError) as caught:
         call(mg.ones((2, 3), requires_grad=True))
@@ -324,8 +310,7 @@ def test_imports():
         "from minigrad import FloatTensor": "cannot import name",
         "from minigrad.nn import Nothing": "cannot import name",
     }.items():
-        with pytest.raises(ImportError, match=says):
-            exec(line)
+        raises(ImportError, says, exec, line)
     names = {}
     exec("import minigrad.utils.data as first, minigrad.nn.utils.rnn as second\nfrom minigrad.utils import data", names)
     assert names["first"].DataLoader is data.DataLoader
@@ -368,10 +353,8 @@ def test_random_numbers(p, device):
     firsts = [mg.multinomial(weights, 2) for _ in range(400)]
     assert all(sorted(f.tolist()) == [1, 2] for f in firsts)
     assert abs(sum(f[0].item() == 2 for f in firsts) / 400 - 0.75) < 0.07
-    with pytest.raises(ValueError, match="3 weights above 0"):
-        mg.multinomial(weights, 3)
-    with pytest.raises(ValueError, match="from 0 to 1"):
-        mg.bernoulli(mg.tensor([1.5]))
+    raises(ValueError, "3 weights above 0", mg.multinomial, weights, 3)
+    raises(ValueError, "from 0 to 1", mg.bernoulli, mg.tensor([1.5]))
 
 
 SCRIPT = """
@@ -447,10 +430,8 @@ def test_details_of_values(device):
     exact = torch.nn.functional.interpolate(torch.tensor(wide.tolist()), size=12, mode="linear")
     np.testing.assert_array_equal(found, exact[0, 0].numpy())
     for weights in ([0.0, 0.0], [1.0, float("inf")]):
-        with pytest.raises(ValueError, match="finite weights"):
-            mg.tensor(weights, device=device).multinomial(2, True)
-    with pytest.raises(TypeError, match="max"):
-        mg.ones((2, 3), device=device).max(1, True)
+        raises(ValueError, "finite weights", mg.tensor(weights, device=device).multinomial, 2, True)
+    raises(TypeError, "max", mg.ones((2, 3), device=device).max, 1, True)
 
 
 def test_arguments_that_mean_something_else_are_refused(device):
@@ -466,8 +447,7 @@ def test_arguments_that_mean_something_else_are_refused(device):
         with pytest.raises(TypeError):
             call()
     for p in (float("nan"), 2.0, -1.0):
-        with pytest.raises(ValueError, match="bernoulli_"):
-            x.bernoulli_(p)
+        raises(ValueError, "bernoulli_", x.bernoulli_, p)
     assert nn.functional.mse_loss(input=x, target=x + 2).item() == 4
     assert x.view(np.int64(6)).shape == x.expand(np.int64(2), 3).reshape(-1).shape == (6,)
     # weights whose sum is infinite, and as many draws as weights in little memory

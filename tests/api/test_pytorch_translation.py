@@ -130,35 +130,22 @@ def test_imports(theirs, ours):
     assert all(f.edited for f in findings)
 
 
-@pytest.mark.parametrize(
-    "theirs, says",
-    [
-        ("torch.vmap(net)", "mg.per_sample_grad"),
-        ("nn.Conv3d(1, 1, 1)", "not available"),
-        ("from torch.distributions import Normal", "densities"),
-        ("from torch.utils.data import IterableDataset", "has a length"),
-        ("import torchvision", "PyTorch's tensors"),
-        ("torch.backends.cudnn.benchmark = True", "mg.cuda.is_available()"),
-        ("x.half()", 'x.astype("float32")'),
-        ("x.grad_fn", "x.tape()"),
-        ("x.relu_()", "x = `x.relu()`"),
-        ("z = [x]\nz[0].exponential_()", "x.copy_("),
-        ("x.nothing()", "no member 'nothing'"),
-        ("net.half()", "mg.set_float32_matmul_precision"),
-        ("torch.optim.Adam(net.parameters()).register_step_pre_hook(print)", "before `optimizer.step()`"),
-        ("torch.optim.Adam(net.parameters(), betas_of=0.9)", "unexpected keyword argument 'betas_of'"),
-        ("torch.utils.data.DataLoader([1], worker_init_fn=None)", "no worker_init_fn"),
-        ("x.round(decimals=2)", "unexpected keyword argument 'decimals'"),
-        ("x.unique(dim=0)", "unexpected keyword argument 'dim'"),
-        ("F.softmax(x)", "write dim"),
-        ("nn.Softmax()", "write dim"),
-        ("x.median(1)", "the lower one"),
-        ("z = torch.max(x, some)", "x.argmax(axis)"),
-        ("v, i = torch.max(x, f())", "x.argmax(axis)"),
-        ("torch.save(net, 'p')", "a state_dict"),
-        ("def f(d):\n    return torch.Tensor(d)", "of this shape"),
-    ],
-)
+@pytest.mark.parametrize("theirs, says", [
+    ("torch.vmap(net)", "mg.per_sample_grad"), ("nn.Conv3d(1, 1, 1)", "not available"),
+    ("from torch.distributions import Normal", "densities"),
+    ("from torch.utils.data import IterableDataset", "has a length"), ("import torchvision", "PyTorch's tensors"),
+    ("torch.backends.cudnn.benchmark = True", "mg.cuda.is_available()"), ("x.half()", 'x.astype("float32")'),
+    ("x.grad_fn", "x.tape()"), ("x.relu_()", "x = `x.relu()`"), ("z = [x]\nz[0].exponential_()", "x.copy_("),
+    ("x.nothing()", "no member 'nothing'"), ("net.half()", "mg.set_float32_matmul_precision"),
+    ("torch.optim.Adam(net.parameters()).register_step_pre_hook(print)", "before `optimizer.step()`"),
+    ("torch.optim.Adam(net.parameters(), betas_of=0.9)", "unexpected keyword argument 'betas_of'"),
+    ("torch.utils.data.DataLoader([1], worker_init_fn=None)", "no worker_init_fn"),
+    ("x.round(decimals=2)", "unexpected keyword argument 'decimals'"),
+    ("x.unique(dim=0)", "unexpected keyword argument 'dim'"), ("F.softmax(x)", "write dim"),
+    ("nn.Softmax()", "write dim"), ("x.median(1)", "the lower one"), ("z = torch.max(x, some)", "x.argmax(axis)"),
+    ("v, i = torch.max(x, f())", "x.argmax(axis)"), ("torch.save(net, 'p')", "a state_dict"),
+    ("def f(d):\n    return torch.Tensor(d)", "of this shape"),
+])  # fmt: skip
 def test_what_is_left_is_reported(theirs, says):
     text, findings = translate(theirs)
     assert any(says in f.why and f.certain and not f.edited for f in findings)
@@ -229,11 +216,9 @@ def test_command(tmp_path):
 
     def run(*arguments):
         done = subprocess.run(
-            [sys.executable, "-m", "minigrad.pytorch", *map(str, arguments)],
-            capture_output=True,
-            text=True,
+            [sys.executable, "-m", "minigrad.pytorch", *map(str, arguments)], capture_output=True, text=True,
             cwd=tmp_path,
-        )
+        )  # fmt: skip
         return done.returncode, done.stdout.splitlines(), done.stderr
 
     status, lines, _ = run("first.py", "second.py")

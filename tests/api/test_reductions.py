@@ -146,11 +146,10 @@ def test_unique_is_numpys(a):
     check_unique(a, "cpu")
 
 
-@pytest.mark.parametrize(
-    "a",
-    [np.array([[2**53 + 1, 2**53], [2**53, 7]]), np.array([NAN, 1.0, NAN, -0.0, 0.0], np.float32), np.array(True), np.zeros((2, 0))],
-    ids=["large", "nan", "scalar", "empty"],
-)  # fmt: skip
+@pytest.mark.parametrize("a", [
+    np.array([[2**53 + 1, 2**53], [2**53, 7]]), np.array([NAN, 1.0, NAN, -0.0, 0.0], np.float32), np.array(True),
+    np.zeros((2, 0)),
+], ids=["large", "nan", "scalar", "empty"])  # fmt: skip
 def test_unique(a, device):
     check_unique(a, device)
 

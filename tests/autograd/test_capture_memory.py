@@ -5,8 +5,8 @@ import threading
 import weakref
 
 import numpy as np
-import pytest
 from captured import bits, equal, normal
+from checks import raises
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -123,8 +123,7 @@ def test_a_call_during_a_call_is_an_error(rng):
     thread.start()
     try:
         assert entered.wait(10)
-        with pytest.raises(mg.CaptureError, match="one call at a time"):
-            captured(mg.ones(3))
+        raises(mg.CaptureError, "one call at a time", captured, mg.ones(3))
     finally:
         go_on.set()
         thread.join()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from captured import bits, check, equal, normal
+from checks import raises
 
 import minigrad as mg
 from minigrad import nn
@@ -364,5 +365,4 @@ def test_iterators_are_refused(rng):
         (lambda x: x * next(numbers["next"]), "an item of numbers, a generator"),
     ):
         match = f"takes nothing from an iterator.*got {what}: pass what changes as an argument"
-        with pytest.raises(mg.CaptureError, match=match):
-            mg.capture(step, warmup=0)(normal(rng, 3))
+        raises(mg.CaptureError, match, mg.capture(step, warmup=0), normal(rng, 3))

@@ -116,9 +116,7 @@ HIGHER = {
     "divide": (lambda a, b: a / b, lambda t, f: t.divide, [(3, 4), 4], True),
     "remainder": (lambda a, b: a % b, lambda t, f: t.remainder, [(3, 4), (3, 4)], True),
     "write a slice": (
-        partial(assign, write_slice),
-        lambda t, f: partial(assign, write_slice),
-        [(3, 4), (2, 2)],
+        partial(assign, write_slice), lambda t, f: partial(assign, write_slice), [(3, 4), (2, 2)],
     ),
     "write rows": (
         partial(assign, lambda x, v: x.__setitem__(np.array([0, 2]), v)),

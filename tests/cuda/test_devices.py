@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from checks import Exporter, refuses
+from checks import Exporter, raises, refuses
 
 import minigrad as mg
 from minigrad import nn
@@ -99,8 +99,7 @@ def test_a_copy_on_the_device_does_not_come_by_the_host(make, rng, monkeypatch):
 
 def test_numpy_sees_the_cpu_only():
     match = r"^\[numpy\] expected a tensor on the CPU, got one on cuda:0: use x.to\('cpu'\)"
-    with pytest.raises(TypeError, match=match):
-        mg.zeros(2, device="cuda").numpy()
+    raises(TypeError, match, mg.zeros(2, device="cuda").numpy)
 
 
 def test_functions_of_numpy_stay_on_the_device():
@@ -108,8 +107,7 @@ def test_functions_of_numpy_stay_on_the_device():
     assert np.shape(x) == (2, 2)
     assert np.sum(np.zeros_like(x) + np.float64(3)).device == "cuda:0"
     for call in (np.ptp, np.cbrt, lambda x: np.array_equal(x, x), lambda x: np.sum(x, where=np.ones((2, 2), bool))):
-        with pytest.raises(TypeError, match=r"cuda:0.*np\.asarray\(x\.detach\(\)\.to\('cpu'\)\)"):
-            call(x)
+        raises(TypeError, r"cuda:0.*np\.asarray\(x\.detach\(\)\.to\('cpu'\)\)", call, x)
 
 
 def test_dlpack_says_where():
@@ -251,8 +249,7 @@ def test_streams_of_two_gpus_wait_for_each_other():
 ])  # fmt: skip
 def test_tensors_on_different_devices(call):
     a, b = mg.ones((2, 2), device="cuda"), mg.ones((2, 2))
-    with pytest.raises(ValueError, match=r"^\[\w+\] .*cuda:0 and cpu"):
-        call(a, b)
+    raises(ValueError, r"^\[\w+\] .*cuda:0 and cpu", call, a, b)
     np.testing.assert_array_equal(a.to("cpu").numpy(), 1)
 
 
@@ -371,8 +368,7 @@ def test_a_product_larger_than_cublas_counts(batch, m, k, n):
         mg.zeros((1, 1, 1), device="cuda:0").broadcast_to((batch, *shape)) for shape in ((m, k), (k, n), (m, n))
     )
     match = rf"matmul.*below 2\^31.*got {batch} products of {m} x {k} with .* and {k} x {n} with "
-    with pytest.raises(OverflowError, match=match):
-        CUDA(0).gemm(a, b, out, 0.0, None)
+    raises(OverflowError, match, CUDA(0).gemm, a, b, out, 0.0, None)
 
 
 def test_in_place_writes_are_seen():

@@ -7,6 +7,7 @@ import sys
 import cupy
 import numpy as np
 import pytest
+from checks import raises
 from sequences import use_block_group
 
 import minigrad as mg
@@ -95,8 +96,7 @@ def test_a_missing_barrier_shows(broken, rng):
 def test_a_barrier_that_some_threads_skip_is_an_error(broken, rng, before, error):
     barrier = f"__syncthreads();\n        {before}"
     broken("reduce.cu", barrier, f"if (threadIdx.x > 3) {barrier}")
-    with pytest.raises(RuntimeError, match=f"reduce_tiles: {error}"):
-        wrong_sums(rng, 1)
+    raises(RuntimeError, f"reduce_tiles: {error}", wrong_sums, rng, 1)
 
 
 @pytest.mark.parametrize("body", [
@@ -106,8 +106,7 @@ def test_a_barrier_that_some_threads_skip_is_an_error(broken, rng, before, error
     "if (t < 32) { wait(x); } else { wait(x + 3); }",
 ])  # fmt: skip
 def test_threads_that_wait_at_different_barriers_are_an_error(body):
-    with pytest.raises(RuntimeError, match="k: threads of a block wait at different barriers"):
-        run(body, np.zeros(9), 1)
+    raises(RuntimeError, "k: threads of a block wait at different barriers", run, body, np.zeros(9), 1)
 
 
 @pytest.mark.parametrize("body", [
@@ -231,8 +230,7 @@ def test_a_missing_barrier_of_a_grid_shows():
 @pytest.mark.parametrize("body, options", [(IN_PAIRS, PAIRS), (ON_GRID, {"cooperative": True})])
 def test_a_barrier_that_some_blocks_skip_is_an_error(body, options):
     for skips in (f"if (b == 3) return; {body}", f"{body} if (b != 3) {{ {body} }}"):
-        with pytest.raises(RuntimeError, match=NEVER_REACHED):
-            run(skips, np.zeros(80), 8, **options)
+        raises(RuntimeError, NEVER_REACHED, run, skips, np.zeros(80), 8, **options)
     with pytest.raises(RuntimeError, match=f"{NEVER_REACHED}|threads of a block wait at different barriers"):
         run(f"if (t < 40) {{ {body} }} else {{ __syncthreads(); }}", np.zeros(80), 8, **options)
 
@@ -248,8 +246,7 @@ def test_blocks_that_wait_at_different_barriers_are_an_error(wait, options):
 def test_a_barrier_without_its_launch_attribute_is_an_error():
     with pytest.raises(RuntimeError, match="k: a barrier for a cluster in a launch without clusters"):
         run(IN_PAIRS, np.zeros(80), 40, shared_mem=16)
-    with pytest.raises(RuntimeError, match="k: a barrier for the grid in a launch that is not cooperative"):
-        run(ON_GRID, np.zeros(17), 8)
+    raises(RuntimeError, "k: a barrier for the grid in a launch that is not cooperative", run, ON_GRID, np.zeros(17), 8)
 
 
 def test_a_counter_of_a_grid_that_does_not_begin_with_zero_is_an_error():
@@ -263,8 +260,7 @@ def test_a_counter_of_a_grid_that_does_not_begin_with_zero_is_an_error():
     ({"shared_mem": 50_000}, "50000 bytes of dynamic shared memory, more than the 49152 allowed"),
 ])  # fmt: skip
 def test_launches_that_a_gpu_refuses(options, error):
-    with pytest.raises(RuntimeError, match=f"k: {error}"):
-        run("x[t] = 0;", np.zeros(64), 40, **options)
+    raises(RuntimeError, f"k: {error}", run, "x[t] = 0;", np.zeros(64), 40, **options)
 
 
 @pytest.mark.parametrize("of, error", [
@@ -274,8 +270,7 @@ def test_launches_that_a_gpu_refuses(options, error):
     ("in_block(x[0], t)", "an address outside the dynamic shared memory of a block of the cluster"),
 ])  # fmt: skip
 def test_addresses_outside_the_memory_of_another_block_are_errors(of, error):
-    with pytest.raises(RuntimeError, match=f"k: {error}"):
-        run(IN_PAIRS.replace("in_block(mine, t)", of), np.zeros(80), 40, **PAIRS)
+    raises(RuntimeError, f"k: {error}", run, IN_PAIRS.replace("in_block(mine, t)", of), np.zeros(80), 40, **PAIRS)
 
 
 def test_a_write_outside_dynamic_shared_memory_is_an_error():
@@ -293,16 +288,14 @@ def test_addresses_that_are_not_aligned_are_errors(broken, rng):
     np.testing.assert_allclose(mg.layer_norm(shifted, 256).sum().item(), 0, atol=1e-3)
     broken("norm.cu", "return (uint64)p % 16 == 0;", "return true;")
     mg.layer_norm(aligned, 256)
-    with pytest.raises(RuntimeError, match="norm_held: an address that is not a multiple of 16 bytes"):
-        mg.layer_norm(shifted, 256)
+    raises(RuntimeError, "norm_held: an address that is not a multiple of 16 bytes", mg.layer_norm, shifted, 256)
 
 
 @pytest.mark.parametrize("kind, size", [("float2", 8), ("float4", 16), ("double2", 16), ("double", 8)])
 def test_vectors_are_aligned(kind, size):
     body = f"if (t == 0) *({kind}*)x = *({kind}*)(x + b * {size // 8});"
     run(body, np.zeros(16), 1)
-    with pytest.raises(RuntimeError, match=f"k: an address that is not a multiple of {size} bytes"):
-        run(body, np.zeros(16), 2)
+    raises(RuntimeError, f"k: an address that is not a multiple of {size} bytes", run, body, np.zeros(16), 2)
 
 
 # ── other mistakes ──
@@ -312,8 +305,7 @@ def test_vectors_are_aligned(kind, size):
 def test_an_index_that_is_off_by_one_is_an_error(broken, rng, size):
     broken("elementwise.cu", "count * threads < left", "count * threads <= left")
     x, _ = ours(size, rng)
-    with pytest.raises(RuntimeError, match=r"unary: wrote outside an array of \d+ bytes"):
-        mg.exp(x)
+    raises(RuntimeError, r"unary: wrote outside an array of \d+ bytes", mg.exp, x)
 
 
 def test_an_element_that_is_left_out_shows(broken, rng):
@@ -328,8 +320,7 @@ def test_an_element_that_is_left_out_shows(broken, rng):
 def test_a_wrong_mask_of_a_shuffle_is_an_error(broken, rng, mask):
     broken("norm.cu", "__shfl_xor_sync(~0u", f"__shfl_xor_sync({mask}")
     x, _ = ours((4, 256), rng)
-    with pytest.raises(RuntimeError, match=r"norm_held: a lane .* shuffle"):
-        mg.layer_norm(x, 256)
+    raises(RuntimeError, r"norm_held: a lane .* shuffle", mg.layer_norm, x, 256)
 
 
 def test_a_wrong_lane_shows(broken, rng):
@@ -358,8 +349,7 @@ def test_a_missing_barrier_of_a_vote_shows(broken, rng):
 
 def test_a_vote_that_is_read_too_early_is_an_error(broken, rng):
     broken("batch_norm.cu", "found = 1;\n    __syncthreads();", "found = 1;")
-    with pytest.raises(RuntimeError, match="batch_norm: threads wait at a barrier or a shuffle that the others never"):
-        variances(rng)
+    raises(RuntimeError, "batch_norm: threads wait at a barrier or a shuffle that the others never", variances, rng)
 
 
 def test_shared_memory_that_nobody_wrote_shows(broken, rng):
@@ -379,8 +369,7 @@ def test_a_block_without_registers_for_it_is_an_error(broken, rng, wrong):
     broken("softmax.cu", "__launch_bounds__(512, 1) ", wrong)
     x, _ = ours((2, 9000), rng)
     match = r"softmax_long: a block of \(512, 1, 1\) threads, more than the launch bounds of 256"
-    with pytest.raises(RuntimeError, match=match):
-        mg.softmax(x)
+    raises(RuntimeError, match, mg.softmax, x)
 
 
 def test_memory_that_nobody_wrote_is_nan():

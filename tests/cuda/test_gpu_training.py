@@ -39,11 +39,9 @@ def averaging():
 
 
 MODELS = {
-    "mlp": (mlp, (9, 6)),
-    "averaging": (averaging, (9, 6)),
-    "lstm": (LastStep, (4, 9, 5)),
+    "mlp": (mlp, (9, 6)), "averaging": (averaging, (9, 6)), "lstm": (LastStep, (4, 9, 5)),
     "lenet": (lenet, (9, 1, 8, 8)),
-}
+}  # fmt: skip
 OPTIMIZERS = {
     "adam": lambda parameters: optim.Adam(parameters, 0.01),
     "sgd": lambda parameters: optim.SGD(parameters, 0.1, momentum=0.9),

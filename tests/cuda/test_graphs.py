@@ -1,11 +1,12 @@
 """Captured steps on a GPU: what runs between two calls is a CUDA Graph. Models are compared in autograd/test_capture.py."""
 
 import gc
-import threading
 
 import cupy
 import numpy as np
 import pytest
+from checks import raises
+from threaded import in_threads
 
 import minigrad as mg
 import minigrad.nn.functional as F
@@ -121,8 +122,7 @@ def test_shapes_that_depend_on_values_are_refused(rng):
     for f in (mg.nonzero, mg.unique_values):
         with pytest.raises(mg.CaptureError, match="whose result has a shape that depends on values"):
             mg.capture(f, warmup=0)(normal(rng, 3))
-    with pytest.raises(mg.CaptureError, match="values are read"):
-        mg.capture(lambda x: x.sum().item(), warmup=0)(normal(rng, 3))
+    raises(mg.CaptureError, "values are read", mg.capture(lambda x: x.sum().item(), warmup=0), normal(rng, 3))
 
 
 def test_a_step_that_changes_the_stream_is_refused(rng):
@@ -142,8 +142,7 @@ def test_a_step_that_changes_the_stream_is_refused(rng):
         (lambda x: halfway(x, "a call"), "uses one stream of cuda:0, got a second one, at .*test_graphs.py"),
         (inside, "on the current stream of cuda:0, got one that changes the stream"),
     ]:
-        with pytest.raises(mg.CaptureError, match=message):
-            mg.capture(step, warmup=0)(x)
+        raises(mg.CaptureError, message, mg.capture(step, warmup=0), x)
         mg.cuda.synchronize()
     np.testing.assert_array_equal(values(mg.capture(lambda x: x * 2, warmup=0)(x)), 2 * values(x))
 
@@ -181,9 +180,7 @@ def test_runs_on_the_default_streams_of_threads_follow_one_another(rng, monkeypa
         captured(x)
     monkeypatch.setattr(cupy.cuda.Stream, "wait_event", lambda self, event: waits.append(wait_event(self, event)))
     for _ in range(2):
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
+        in_threads(run)
     assert len(waits) == 2
 
 
@@ -241,9 +238,7 @@ def test_another_thread_may_run_the_recording(rng):
     captured = mg.capture(lambda x: x @ w, warmup=0)
     expected = values(captured(x))
     found = []
-    thread = threading.Thread(target=lambda: found.append(values(captured(x))))
-    thread.start()
-    thread.join()
+    in_threads(lambda: found.append(values(captured(x))))
     np.testing.assert_array_equal(found[0], expected)
 
 
@@ -268,18 +263,13 @@ def test_two_gpus(rng):
 
 
 @only_emulated
-@pytest.mark.parametrize(
-    "forbidden",
-    [
-        lambda: cupy.cuda.alloc(8),
-        lambda: cupy.cuda.runtime.deviceSynchronize(),
-        lambda: cupy.cuda.Stream.null.synchronize(),
-    ],
-)
+@pytest.mark.parametrize("forbidden", [
+    lambda: cupy.cuda.alloc(8), lambda: cupy.cuda.runtime.deviceSynchronize(),
+    lambda: cupy.cuda.Stream.null.synchronize(),
+])  # fmt: skip
 def test_what_a_capture_forbids(forbidden):
     stream = cupy.cuda.Stream(non_blocking=True)
     stream.begin_capture()
-    with pytest.raises(RuntimeError, match="while a graph is captured"):
-        forbidden()
+    raises(RuntimeError, "while a graph is captured", forbidden)
     stream.end_capture()
     forbidden()

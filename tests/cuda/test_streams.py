@@ -6,6 +6,7 @@ import sys
 import cupy
 import numpy as np
 import pytest
+from checks import raises
 
 import minigrad as mg
 from minigrad import nn
@@ -215,8 +216,7 @@ def test_work_that_writes_to_memory_after_its_release_is_an_error():
         first.synchronize()
         second.synchronize()
 
-    with pytest.raises(RuntimeError, match="arrays were written to after they had been released"):
-        rounds(write)
+    raises(RuntimeError, "arrays were written to after they had been released", rounds, write)
 
 
 def test_a_staged_copy_that_is_overwritten_too_early_shows(monkeypatch, rng):
@@ -266,8 +266,7 @@ def test_an_array_that_is_handed_over_without_waiting_shows(monkeypatch):
 def test_an_index_out_of_range_is_reported_by_what_waits():
     with stream():
         mg.take(mg.zeros(3, device="cuda"), mg.tensor([5], device="cuda"), axis=0)
-        with pytest.raises(IndexError, match="index 5 is out of range"):
-            mg.cuda.synchronize()
+        raises(IndexError, "index 5 is out of range", mg.cuda.synchronize)
 
 
 def test_an_error_of_a_kernel_is_reported_by_what_waits(monkeypatch):
@@ -280,5 +279,4 @@ def test_an_error_of_a_kernel_is_reported_by_what_waits(monkeypatch):
         monkeypatch.setattr(cupy.cuda.order, "random", lambda: 1.0)
         monkeypatch.setattr(cupy.Function, "run", fails)
         mg.exp(x)
-        with pytest.raises(RuntimeError, match="a kernel failed"):
-            mg.cuda.synchronize()
+        raises(RuntimeError, "a kernel failed", mg.cuda.synchronize)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import raises, refuses
 
 import minigrad as mg
 from minigrad import data
@@ -52,8 +52,7 @@ def test_a_batch_is_a_copy():
     ([mg.ones(2), mg.ones(())], ValueError, r"\(2,\) and \(\)"),
 ])  # fmt: skip
 def test_samples_that_do_not_fit(samples, error, message):
-    with pytest.raises(error, match=rf"\[collate\] expected .*{message}"):
-        data.collate(samples)
+    raises(error, rf"\[collate\] expected .*{message}", data.collate, samples)
 
 
 def test_samples_that_contain_themselves():

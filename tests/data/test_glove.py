@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import raises, refuses
 
 import minigrad as mg
 from minigrad import data, nn
@@ -75,8 +75,7 @@ def test_the_binary_format_of_word2vec(path, rng, count):
     vectors = rng.standard_normal((count, 10)).astype(np.float32)
     path.write_bytes(b"%d 10\n" % count + b"".join(b"word%d " % k + row.tobytes() for k, row in enumerate(vectors)))
     match = r"^\[glove\] expected .* in line \d+ of .*: if this is word2vec's binary format"
-    with pytest.raises(ValueError, match=match):
-        data.glove(path, {"word1": 0, "word2": 1})
+    raises(ValueError, match, data.glove, path, {"word1": 0, "word2": 1})
 
 
 @pytest.mark.parametrize("lines", ["the\t1 2\ncat\t3 4\n", "the\t1\t2\n", "1 2\nthe\t1\t2\n", "the 1 2\ncat\t3 4 5\n"])
@@ -158,8 +157,7 @@ def test_wrong_lines(path, content, message):
 
 def test_wrong_files(path):
     match = r"\[glove\] expected word vectors at .*absent, got no file: unpack glove.6B.zip"
-    with pytest.raises(FileNotFoundError, match=match):
-        data.glove(path.parent / "absent", {})
+    raises(FileNotFoundError, match, data.glove, path.parent / "absent", {})
     refuses(ValueError, "glove", "expected row >= 0, got -1", data.glove, path, {"the": -1})
     with pytest.raises(ValueError, match=r"\[glove\] expected a row for each word, got row 1 for 'the' and 'кот'"):
         data.glove(path, {"the": 1, ",": 0, "кот": 1})
@@ -179,34 +177,28 @@ def test_a_word_that_utf8_cannot_encode_has_no_vector(path):
 @pytest.mark.parametrize("row", [2**40, 2**63, 2**70])
 def test_rows_that_no_memory_holds(path, row):
     match = rf"^\[glove\] expected rows that fit in memory, got row {row}$"
-    with pytest.raises((ValueError, MemoryError), match=match):
-        data.glove(path, {"the": row})
+    raises((ValueError, MemoryError), match, data.glove, path, {"the": row})
 
 
 @pytest.mark.parametrize("wrong, error", [
     (None, TypeError), (3.5, TypeError), (["x"], TypeError), (object(), TypeError), ("a\0b", ValueError), ("\ud800", ValueError),
 ])  # fmt: skip
 def test_paths_that_are_none(wrong, error):
-    with pytest.raises(error, match=r"^\[glove\] expected a path"):
-        data.glove(wrong, {})
+    raises(error, r"^\[glove\] expected a path", data.glove, wrong, {})
 
 
 def test_a_number_is_no_path(path):
     """open() would take it for the descriptor of an open file, and close it afterwards."""
     with open(path, "rb") as file:
-        with pytest.raises(TypeError, match=rf"^\[glove\] expected a path, got {file.fileno()}$"):
-            data.glove(file.fileno(), {})
+        raises(TypeError, rf"^\[glove\] expected a path, got {file.fileno()}$", data.glove, file.fileno(), {})
         os.fstat(file.fileno())
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(
-    "values",
-    [
-        b"1e39 2", b"1e400 2", b"-1e999999999 2", b"inf 2", b"0x10 2", b"1_0 2", b"\0 2", b"\xff 2",
-        "\u0661 2".encode(), b"1" * 1000 + b" 2",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("values", [
+    b"1e39 2", b"1e400 2", b"-1e999999999 2", b"inf 2", b"0x10 2", b"1_0 2", b"\0 2", b"\xff 2", "\u0661 2".encode(),
+    b"1" * 1000 + b" 2",
+])  # fmt: skip
 def test_what_is_no_number_of_float32(path, values):
     path.write_bytes(b"the " + values + b"\n")
     refuses(ValueError, "glove", "expected numbers in line 1", data.glove, path, {"the": 0})

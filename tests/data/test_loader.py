@@ -7,7 +7,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import raises, refuses
 
 import minigrad as mg
 from minigrad import data
@@ -78,13 +78,11 @@ def test_array_dataset_errors():
     for arrays in ((), (3,), ([1, 2], [1]), ([1, 2], 3)):
         with pytest.raises(ValueError, match=r"\[ArrayDataset\] expected arrays of the same length, got shapes"):
             data.ArrayDataset(*arrays)
-    with pytest.raises(TypeError, match="int8"):
-        data.ArrayDataset(np.zeros(3, np.int8))
+    raises(TypeError, "int8", data.ArrayDataset, np.zeros(3, np.int8))
 
 
 def test_what_a_dataset_has_to_define():
-    with pytest.raises(NotImplementedError, match=r"\[Dataset\] __len__"):
-        len(data.Dataset())
+    raises(NotImplementedError, r"\[Dataset\] __len__", len, data.Dataset())
     with pytest.raises(NotImplementedError, match=r"\[Dataset\] __getitem__"):
         data.Dataset()[0]
 
@@ -178,8 +176,7 @@ def test_arguments():
         ({"batch_size": 0}, ValueError), ({"batch_size": 1.5}, TypeError), ({"prefetch": -1}, ValueError),
         ({"seed": 0.5}, TypeError), ({"collate": 3}, TypeError),
     ):  # fmt: skip
-        with pytest.raises(error, match=rf"\[DataLoader\] expected .*{next(iter(arguments))}"):
-            data.DataLoader(NUMBERS, **arguments)
+        raises(error, rf"\[DataLoader\] expected .*{next(iter(arguments))}", data.DataLoader, NUMBERS, **arguments)
     refuses(TypeError, "DataLoader", ["expected a dataset", "got generator"], data.DataLoader, (x for x in range(3)))
 
 
@@ -288,8 +285,7 @@ def test_a_loop_left_early_is_continued_where_its_state_is_loaded():
 def test_states_that_do_not_fit(change, message):
     loader = data.DataLoader(NUMBERS, 3)
     before = loader.state_dict()
-    with pytest.raises(ValueError, match=rf"\[DataLoader\] expected .*{message}"):
-        loader.load_state_dict({**before, **change})
+    raises(ValueError, rf"\[DataLoader\] expected .*{message}", loader.load_state_dict, {**before, **change})
     refuses(TypeError, "DataLoader", "expected an integer seed", loader.load_state_dict, {**before, "seed": "3"})
     assert loader.state_dict() == before
     refuses(ValueError, "DataLoader", "expected a state", loader.load_state_dict, None)
@@ -340,8 +336,7 @@ def test_a_dataset_that_ends_the_iteration_is_an_error(prefetch):
         def __getitem__(self, index):
             raise StopIteration
 
-    with pytest.raises(RuntimeError, match="StopIteration"):
-        list(data.DataLoader(Short(3), prefetch=prefetch))
+    raises(RuntimeError, "StopIteration", list, data.DataLoader(Short(3), prefetch=prefetch))
 
 
 @pytest.mark.parametrize("way", ["break", "close", "garbage", "error", "end"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import raises, refuses
 
 from minigrad import data
 
@@ -74,10 +74,8 @@ except ValueError as error:
 def test_reviews_that_are_no_files_of_the_folder(folder, kind):
     """They are rejected rather than left out, as results on another dataset would be meaningless."""
     outside, place, review = (
-        folder.parent / "secret.txt",
-        folder / "train" / "pos",
-        folder / "train" / "pos" / "5_7.txt",
-    )
+        folder.parent / "secret.txt", folder / "train" / "pos", folder / "train" / "pos" / "5_7.txt",
+    )  # fmt: skip
     outside.write_text("secret")
     if kind == "pipe":
         os.mkfifo(review)
@@ -111,13 +109,11 @@ def test_links_inside_the_folder(folder):
     assert data.imdb(folder.parent / "link").texts[-1] == "train neg 0 café"
 
 
-@pytest.mark.parametrize(
-    "wrong, error",
-    [(3, TypeError), (None, TypeError), (["x"], TypeError), ("a\0b", ValueError), ("\ud800", ValueError)],
-)
+@pytest.mark.parametrize("wrong, error", [
+    (3, TypeError), (None, TypeError), (["x"], TypeError), ("a\0b", ValueError), ("\ud800", ValueError),
+])  # fmt: skip
 def test_folders_that_are_none(wrong, error):
-    with pytest.raises(error, match=r"^\[imdb\] expected a path"):
-        data.imdb(wrong)
+    raises(error, r"^\[imdb\] expected a path", data.imdb, wrong)
 
 
 def test_character_names():

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import raises, refuses
 
 import minigrad as mg
 from minigrad import data, nn
@@ -48,10 +48,8 @@ def test_a_word_for_unknown_ones():
     assert tokenizer.encode(["the dog and a bird"]) == [[2, 1, 1, 3, 1]]
     assert tokenizer.decode([[2, 1, 3]]) == ["the <unknown> a"]
     assert _vocabulary(["some <unknown> word"], filters="", oov_token="<unknown>") == {
-        "<unknown>": 1,
-        "some": 2,
-        "word": 3,
-    }
+        "<unknown>": 1, "some": 2, "word": 3,
+    }  # fmt: skip
 
 
 def test_filters_case_and_split():
@@ -161,8 +159,7 @@ def test_dtypes_and_vectors():
     (([[1, 2], [3]], None, None, "pre", "pre", None), TypeError, "a number value, got None"),
 ])  # fmt: skip
 def test_errors_of_padding(arguments, error, message):
-    with pytest.raises(error, match=rf"\[pad_sequences\] expected .*{message}"):
-        data.pad_sequences(*arguments)
+    raises(error, rf"\[pad_sequences\] expected .*{message}", data.pad_sequences, *arguments)
 
 
 # ── padded batches ──

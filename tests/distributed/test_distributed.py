@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checks import raises
 
 import minigrad as mg
 from minigrad import data, distributed, nn
@@ -100,14 +101,9 @@ def test_one_rank_on_cuda(tmp_path):
     passes(1, tmp_path, "one_gpu")
 
 
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
-        ({"MINIGRAD_NUM_THREADS": "5"}, 5),
-        ({"OMP_NUM_THREADS": "3"}, 3),
-        ({}, max(1, len(os.sched_getaffinity(0)) // 2)),
-    ],
-)
+@pytest.mark.parametrize(("variables", "expected"), [
+    ({"MINIGRAD_NUM_THREADS": "5"}, 5), ({"OMP_NUM_THREADS": "3"}, 3), ({}, max(1, len(os.sched_getaffinity(0)) // 2)),
+])  # fmt: skip
 def test_ranks_share_the_cores(variables, expected):
     """The launcher leaves both ranks on all cores."""
     code = "import os, minigrad as mg; mg.distributed.init(); os.write(1, b'threads: %d\\n' % mg.get_num_threads())"
@@ -204,20 +200,16 @@ def test_shards_hold_every_sample_once(size, drop_last):
     assert shards[0].state_dict() == whole.state_dict()
 
 
-@pytest.mark.parametrize(
-    "error, text, options",
-    [
-        (ValueError, "expected a rank from 0 to 1 in a shard, got 2", {"shard": (2, 2)}),
-        (ValueError, "size of a shard", {"shard": (0, 0)}),
-        (TypeError, r"expected a shard \(rank, size\), got 3", {"shard": 3}),
-        (ValueError, "expected a seed with a shard", {"shard": (0, 2), "shuffle": True}),
-        (ValueError, "for each of 5 processes, got a batch of 4", {"shard": (0, 5)}),
-        (ValueError, "for each of 3 processes, got the last batch of 2", {"shard": (0, 3)}),
-    ],
-)
+@pytest.mark.parametrize("error, text, options", [
+    (ValueError, "expected a rank from 0 to 1 in a shard, got 2", {"shard": (2, 2)}),
+    (ValueError, "size of a shard", {"shard": (0, 0)}),
+    (TypeError, r"expected a shard \(rank, size\), got 3", {"shard": 3}),
+    (ValueError, "expected a seed with a shard", {"shard": (0, 2), "shuffle": True}),
+    (ValueError, "for each of 5 processes, got a batch of 4", {"shard": (0, 5)}),
+    (ValueError, "for each of 3 processes, got the last batch of 2", {"shard": (0, 3)}),
+])  # fmt: skip
 def test_shards_that_are_refused(error, text, options):
-    with pytest.raises(error, match=text):
-        data.DataLoader(data.ArrayDataset(mg.arange(10)), 4, **options)
+    raises(error, text, data.DataLoader, data.ArrayDataset(mg.arange(10)), 4, **options)
 
 
 def test_converted_layers_keep_their_state():
@@ -238,8 +230,7 @@ def test_converted_layers_keep_their_state():
     alone = nn.convert_sync_batchnorm(shared)
     assert type(alone) is nn.SyncBatchNorm
     assert alone.weight is shared.weight
-    with pytest.raises(TypeError, match="expected a Module, got int"):
-        nn.convert_sync_batchnorm(3)
+    raises(TypeError, "expected a Module, got int", nn.convert_sync_batchnorm, 3)
 
 
 def test_a_hooked_leaf_is_visited_when_its_gradient_is_complete():
@@ -275,8 +266,7 @@ def test_hooks_after_an_accumulation():
     y = (box["leaf"] * 2).sum()
     y.backward()
     assert heard == [[2.0, 2.0], "end"]
-    with pytest.raises(GradientError, match="expected a running backward pass"):
-        call_after_pass(end)
+    raises(GradientError, "expected a running backward pass", call_after_pass, end)
 
     class Inner(mg.Function):
         @staticmethod
@@ -313,10 +303,8 @@ def test_hooks_after_an_accumulation():
 def test_hooks_after_an_accumulation_need_a_leaf():
     x = mg.ones(1, requires_grad=True)
     for y, text in ((x * 2, "that was computed"), (mg.ones(1), "that does not require grad")):
-        with pytest.raises(GradientError, match=text):
-            y.register_post_accumulate_grad_hook(print)
-    with pytest.raises(TypeError, match="expected a function of the tensor, got 3"):
-        x.register_post_accumulate_grad_hook(3)
+        raises(GradientError, text, y.register_post_accumulate_grad_hook, print)
+    raises(TypeError, "expected a function of the tensor, got 3", x.register_post_accumulate_grad_hook, 3)
 
 
 def test_data_parallel_of_one_process_only_calls_the_model():

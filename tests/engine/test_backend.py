@@ -3,7 +3,7 @@
 import inspect
 
 import pytest
-from checks import refuses
+from checks import raises, refuses
 
 import minigrad as mg
 from minigrad.cuda.backend import CUDA
@@ -63,8 +63,7 @@ OPERATIONS = {"unary": backend.Unary, "binary": backend.Binary, "reduce": backen
 @pytest.mark.parametrize("primitive", OPERATIONS)
 def test_operations_and_dtypes_beyond_the_table(primitive):
     for op, code in ((len(OPERATIONS[primitive]), 0), (-1, 0), (0, len(Code)), (0, -1)):
-        with pytest.raises(IndexError, match=rf"^\[{primitive}\].* got {op}, {code}$"):
-            cpu.is_defined(primitive, op, code)
+        raises(IndexError, rf"^\[{primitive}\].* got {op}, {code}$", cpu.is_defined, primitive, op, code)
 
 
 UNDEFINED = [

@@ -281,12 +281,9 @@ print("ends")
 
 
 EXPORTS = {
-    "detach": "x.detach()",
-    "numpy": "x.numpy()",
-    "from_dlpack": "np.from_dlpack(x)",
-    "memoryview": "memoryview(x)",
+    "detach": "x.detach()", "numpy": "x.numpy()", "from_dlpack": "np.from_dlpack(x)", "memoryview": "memoryview(x)",
     "tolist": "x.tolist()",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("export", EXPORTS)

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from checks import Exporter, allocated, refuses
+from checks import Exporter, allocated, raises, refuses
 from shared import DTYPES, VIEWS, Capsule, matrix
 from threaded import python
 
@@ -126,17 +126,14 @@ def test_dlpack_arguments():
     assert x.__dlpack_device__() == (1, 0)
     assert not np.shares_memory(np.from_dlpack(x, copy=True), x.numpy())
     x.__dlpack__(max_version=(1, 0), dl_device=(1, 0))
-    with pytest.raises(BufferError, match=r"^\[dlpack\]"):
-        x.__dlpack__(dl_device=(2, 0))
-    with pytest.raises(BufferError, match=r"^\[dlpack\].*detach"):
-        mg.ones(2, requires_grad=True).__dlpack__()
+    raises(BufferError, r"^\[dlpack\]", x.__dlpack__, dl_device=(2, 0))
+    raises(BufferError, r"^\[dlpack\].*detach", mg.ones(2, requires_grad=True).__dlpack__)
 
 
 def test_from_dlpack_refuses():
     torch = pytest.importorskip("torch")
     for dtype in (torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.complex64):
-        with pytest.raises(TypeError, match=r"^\[from_dlpack\]"):
-            mg.from_dlpack(torch.zeros(2, dtype=dtype))
+        raises(TypeError, r"^\[from_dlpack\]", mg.from_dlpack, torch.zeros(2, dtype=dtype))
     refuses(ValueError, "from_dlpack", "9", mg.from_dlpack, torch.zeros((1,) * 9))
     refuses(TypeError, "from_dlpack", "list", mg.from_dlpack, [1, 2])
 
@@ -150,8 +147,7 @@ def test_from_dlpack_refuses():
             return 1, 0
 
     assert mg.from_dlpack(Once()).tolist() == [0, 0, 0]
-    with pytest.raises(TypeError, match="unused capsule"):
-        mg.from_dlpack(Once())
+    raises(TypeError, "unused capsule", mg.from_dlpack, Once())
 
 
 @pytest.mark.parametrize("make", [mg.from_dlpack, mg.asarray])
@@ -191,8 +187,7 @@ def test_exporters_of_another_version():
         x[0, 0] = a[0, 0] + 1
         assert x.tolist() == a.tolist()
     assert mg.asarray(Arrow(a > 2)).tolist() == (a > 2).tolist()
-    with pytest.raises(TypeError, match="Bit-packed"):
-        mg.from_dlpack(Arrow(a > 2))
+    raises(TypeError, "Bit-packed", mg.from_dlpack, Arrow(a > 2))
 
 
 class Table:

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import raises, refuses
 from hostile import REFUSALS, group, survives
 
 import minigrad as mg
@@ -206,8 +206,7 @@ def test_shapes_of_a_subclass_of_tuple():
 def test_code_of_a_module_without_a_name():
     exec("with mg.record_source(): y = x * 2", names := {"mg": mg, "x": mg.ones(1, requires_grad=True), "__name__": 1})
     names["y"].backward()
-    with pytest.raises(mg.GradientError, match="recorded at <string>:1"):
-        names["y"].backward()
+    raises(mg.GradientError, "recorded at <string>:1", names["y"].backward)
 
 
 def test_many_sections():

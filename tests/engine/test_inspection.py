@@ -1,12 +1,12 @@
 """Observers of the tape get every operation and every gradient, and each entry has the modules it came from."""
 
 import gc
-import threading
 import weakref
 
 import numpy as np
 import pytest
 from checks import doubling, refuses, told_to
+from threaded import in_threads
 
 import minigrad as mg
 from minigrad import nn
@@ -75,9 +75,7 @@ def test_what_is_not_recorded_is_not_told(recorder):
 
 
 def test_an_observer_belongs_to_its_thread(recorder):
-    thread = threading.Thread(target=lambda: mg.ones(3, requires_grad=True).exp().sum().backward())
-    thread.start()
-    thread.join()
+    in_threads(lambda: mg.ones(3, requires_grad=True).exp().sum().backward())
     assert recorder.events == []
 
 
@@ -283,13 +281,9 @@ COMPUTED = {
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_a_listener_is_told_of_every_operation(name, requires_grad):
     function, ops = COMPUTED[name]
-    heard = Computations()
     x = mg.tensor([3.0, 1.0, 2.0], requires_grad=requires_grad)
-    listener.listen(heard)
-    try:
+    with told_to(Computations()) as heard:
         function(x)
-    finally:
-        listener.stop_listening(heard)
     assert [op for op, _, _ in heard.found] == ops
     reached = {0}  # everything follows from x
     for _, given, outs in heard.found:
@@ -299,12 +293,8 @@ def test_a_listener_is_told_of_every_operation(name, requires_grad):
 
 
 def test_what_python_composes_is_one_operation():
-    heard = Computations()
     x = mg.ones((2, 3))
-    listener.listen(heard)
-    try:
+    with told_to(Computations()) as heard:
         listener.note_composed("twice", (x + x,), [x], None)
-    finally:
-        listener.stop_listening(heard)
     assert [op for op, _, _ in heard.found] == ["add", "twice"]
     listener.note_composed("nobody listens", (x,), [x], None)

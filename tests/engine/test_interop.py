@@ -6,7 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import raises, refuses
 from shared import DTYPES, VIEWS, Capsule, matrix
 from threaded import python
 
@@ -112,8 +112,7 @@ def test_code_for_the_array_standard_copies_with_asarray():
 def test_functions_of_numbers_refuse_what_requires_grad():
     x = mg.tensor(3.0, requires_grad=True)
     for call in (lambda: mg.arange(x), lambda: mg.quantile(mg.ones(3), x / 4)):
-        with pytest.raises(TypeError, match=r"gradient.*detach\(\)"):
-            call()
+        raises(TypeError, r"gradient.*detach\(\)", call)
 
 
 def test_tensors_in_lists():
@@ -132,8 +131,7 @@ def test_array_protocol():
     assert np.shares_memory(x.to_numpy(), x.numpy())
     assert not np.shares_memory(np.array(x), x.numpy())
     assert np.asarray(x, dtype="int64").dtype == np.int64
-    with pytest.raises(ValueError, match=r"^\[numpy\]"):
-        x.__array__(dtype="int64", copy=False)
+    raises(ValueError, r"^\[numpy\]", x.__array__, dtype="int64", copy=False)
     assert np.stack([x, x]).shape == (2, 2)
 
 
@@ -172,22 +170,17 @@ def test_other_numbers_need_a_dtype(dtype):
         assert x.dtype == "float32"
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        np.zeros(2, "complex64"), np.zeros(2, "S3"), np.zeros(2, "M8[s]"), np.zeros(2, "longdouble"), "text", None,
-        object(), [[1, 2], [None, 3]], ["a"],
-    ],
-    ids=lambda value: str(value)[:20].split(" at ")[0],
-)  # fmt: skip
+@pytest.mark.parametrize("data", [
+    np.zeros(2, "complex64"), np.zeros(2, "S3"), np.zeros(2, "M8[s]"), np.zeros(2, "longdouble"), "text", None,
+    object(), [[1, 2], [None, 3]], ["a"],
+], ids=lambda value: str(value)[:20].split(" at ")[0])  # fmt: skip
 def test_what_is_not_numbers(data):
     with pytest.raises((TypeError, ValueError)):
         mg.tensor(data)
 
 
 def test_ragged_lists():
-    with pytest.raises(ValueError, match="shape"):
-        mg.tensor([[1, 2], [3]])
+    raises(ValueError, "shape", mg.tensor, [[1, 2], [3]])
 
 
 def test_python_scalars_and_lists_take_the_default_dtypes():
@@ -275,8 +268,7 @@ def test_buffer_flags(flag, layout):
     fits = {"dense": flag != "F", "transposed": flag in ("STRIDES", "FULL"), "vector": True}[layout]
     buffer = Buffer()
     if not fits:
-        with pytest.raises(BufferError, match=r"^\[numpy\]"):
-            get(x, buffer, FLAGS[flag])
+        raises(BufferError, r"^\[numpy\]", get, x, buffer, FLAGS[flag])
         return
     get(x, buffer, FLAGS[flag])
     assert (buffer.len, buffer.itemsize, buffer.ndim, buffer.readonly) == (x.nbytes, 4, x.ndim, 0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import agree
+from checks import agree, raises
 
 import minigrad as mg
 
@@ -24,8 +24,7 @@ def test_what_is_chosen_is_returned(name):
 def test_other_values_are_refused(name):
     mg.set_float32_matmul_precision("high")
     match = r"^\[set_float32_matmul_precision\] expected 'highest', 'high' or 'medium', got"
-    with pytest.raises(ValueError, match=match):
-        mg.set_float32_matmul_precision(name)
+    raises(ValueError, match, mg.set_float32_matmul_precision, name)
     assert mg.get_float32_matmul_precision() == "high"
 
 

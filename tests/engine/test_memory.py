@@ -126,13 +126,10 @@ def failing_composition(x):
     mg.grad(y, x, mg.ones(y.shape), create_graph=True)
 
 
-@pytest.mark.parametrize(
-    "fail",
-    [
-        wrong_shape, wrong_index, wrong_label, failing_forward, failing_backward, failing_hook, second_backward,
-        refused_write, failing_composition,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("fail", [
+    wrong_shape, wrong_index, wrong_label, failing_forward, failing_backward, failing_hook, second_backward,
+    refused_write, failing_composition,
+])  # fmt: skip
 def test_no_leaks_after_exceptions(fail):
     x = mg.ones((100, 100), requires_grad=True)
 

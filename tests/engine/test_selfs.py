@@ -6,6 +6,7 @@ import pkgutil
 
 import numpy as np
 import pytest
+from checks import raises
 
 import minigrad as mg
 from minigrad import engine
@@ -41,8 +42,7 @@ def test_a_wrong_self_is_a_type_error(cls):
     for method in own_methods(cls).values():
         for wrong in (None, 5, "text", np.ones(3), Lookalike()):
             for arguments in ((), (None,), (0, 0)):
-                with pytest.raises(TypeError, match="descriptor"):
-                    method(wrong, *arguments)
+                raises(TypeError, "descriptor", method, wrong, *arguments)
 
 
 def test_the_classes_and_methods_that_a_caller_reaches_are_among_them():
@@ -57,13 +57,11 @@ def test_properties_check_their_self_too():
         for value in vars(cls).values():
             if hasattr(type(value), "__get__") and not callable(value):
                 for wrong in (5, "text", np.ones(3)):
-                    with pytest.raises(TypeError, match="descriptor"):
-                        value.__get__(wrong)
+                    raises(TypeError, "descriptor", value.__get__, wrong)
 
 
 @pytest.mark.parametrize(
     "cls", [engine.memory.listener.Listener, engine.devices.cpu.CPU, engine.tape.inspection.Outline]
 )
 def test_classes_that_do_not_say_how_are_not_copied(cls):
-    with pytest.raises(TypeError, match="cannot pickle"):
-        copy.copy(cls())
+    raises(TypeError, "cannot pickle", copy.copy, cls())

@@ -7,7 +7,7 @@ import weakref
 
 import numpy as np
 import pytest
-from checks import allocated, equals, leaf, refuses
+from checks import allocated, doubling, equals, leaf, raises, refuses
 
 import minigrad as mg
 from minigrad import nn
@@ -117,8 +117,7 @@ def test_freed_part_below_a_new_operation():
     x = leaf(2)
     a = x * x
     a.backward()
-    with pytest.raises(mg.GradientError, match="retain_graph"):
-        (a * 3).backward()
+    raises(mg.GradientError, "retain_graph", (a * 3).backward)
 
 
 def test_grad_frees_only_what_it_ran():
@@ -185,22 +184,16 @@ def test_a_chain_of_a_million_operations(differentiate):
 
 
 def test_a_deep_graph_of_diamonds_and_functions():
-    class Double(mg.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * 2
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
 
-        @staticmethod
-        def backward(ctx, g):
-            return g * 2
-
-    x = leaf(1)
+    double, x = doubling("Double", forward=forward), leaf(1)
     before = allocated()
     for backward in (False, True):
         y = x
         for _ in range(20_000):
-            y = Double.apply(y * 0.5) * 0.5 + y * 0.5
+            y = double.apply(y * 0.5) * 0.5 + y * 0.5
         if backward:
             y.backward()
             equals(x.grad, [1])
@@ -290,8 +283,7 @@ def test_backward_refuses():
 def test_a_gradient_that_is_another_librarys():
     y = mg.ones(2, requires_grad=True) * 2
     theirs = type("Tensor", (), {"__module__": "torch.parts"})()
-    with pytest.raises(TypeError, match=r"^\[backward\] expected a tensor as the gradient, got torch.Tensor$"):
-        y.backward(theirs)
+    raises(TypeError, r"^\[backward\] expected a tensor as the gradient, got torch.Tensor$", y.backward, theirs)
 
 
 def test_gradient_of_the_wrong_shape_into_one_of_several_outputs():
@@ -350,5 +342,4 @@ def test_errors_tell_the_recorded_line():
     with mg.record_source():
         y = x * x
     y.backward()
-    with pytest.raises(mg.GradientError, match=r"recorded at .*test_tape\.py:\d+"):
-        y.backward()
+    raises(mg.GradientError, r"recorded at .*test_tape\.py:\d+", y.backward)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from checks import equals, leaf, refuses
+from checks import equals, leaf, raises, refuses
 
 import minigrad as mg
 
@@ -117,8 +117,7 @@ def test_grad_that_became_something_else():
         x.grad.set_(other)
         for create_graph in (False, True):
             match = r"^\[backward\] expected the grad of a leaf to be of shape \(2,\)"
-            with pytest.raises(mg.GradientError, match=match):
-                x.sum().backward(create_graph=create_graph)
+            raises(mg.GradientError, match, x.sum().backward, create_graph=create_graph)
         assert not other.astype("bool").any()
 
 

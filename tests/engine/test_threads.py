@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from checks import agree, refuses
+from checks import agree, raises, refuses
 from threaded import in_threads, python
 
 import minigrad as mg
@@ -110,8 +110,7 @@ def test_a_pass_does_not_free_what_another_has_yet_to_visit():
     doubled.register_hook(hook)
     y.backward()
     np.testing.assert_allclose(x.grad.numpy(), 2 + 2 * np.exp([2.0, 4.0]), rtol=1e-6)
-    with pytest.raises(mg.GradientError, match="freed by an earlier backward"):
-        y.backward()
+    raises(mg.GradientError, "freed by an earlier backward", y.backward)
 
 
 def test_tapes_are_freed_while_a_del_of_another_thread_runs():
@@ -271,8 +270,7 @@ def test_set_num_threads():
     mg.set_num_threads(3)
     assert mg.get_num_threads() == 3
     for bad in (0, -1, 1025, 10**6, 2**31, 2**32 + 1, 2**40, 10**30, -(10**30)):
-        with pytest.raises(ValueError, match=rf"^\[set_num_threads\] expected 1 to 1,024, got {bad}$"):
-            mg.set_num_threads(bad)
+        raises(ValueError, rf"^\[set_num_threads\] expected 1 to 1,024, got {bad}$", mg.set_num_threads, bad)
     for bad in (True, False, 1.5, 1.0, "4", b"4", None, [4], np.array([4, 4]), np.bool_(True), 1j):
         refuses(TypeError, "set_num_threads", "expected an integer, got ", mg.set_num_threads, bad)
     assert mg.get_num_threads() == 3
@@ -284,19 +282,12 @@ def test_set_num_threads():
 THREADS = "import minigrad as mg; print(mg.get_num_threads())"
 
 
-@pytest.mark.parametrize(
-    "environment, expected",
-    [
-        ({"OMP_NUM_THREADS": "3"}, 3),
-        ({"MINIGRAD_NUM_THREADS": "5"}, 5),
-        ({"MINIGRAD_NUM_THREADS": "2", "OMP_NUM_THREADS": "7"}, 2),
-        ({"MINIGRAD_NUM_THREADS": "x"}, None),
-        ({"MINIGRAD_NUM_THREADS": "0", "OMP_NUM_THREADS": "4"}, 4),
-        ({"MINIGRAD_NUM_THREADS": str(10**30)}, 1024),
-        ({}, None),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("environment, expected", [
+    ({"OMP_NUM_THREADS": "3"}, 3), ({"MINIGRAD_NUM_THREADS": "5"}, 5),
+    ({"MINIGRAD_NUM_THREADS": "2", "OMP_NUM_THREADS": "7"}, 2), ({"MINIGRAD_NUM_THREADS": "x"}, None),
+    ({"MINIGRAD_NUM_THREADS": "0", "OMP_NUM_THREADS": "4"}, 4), ({"MINIGRAD_NUM_THREADS": str(10**30)}, 1024),
+    ({}, None),
+], ids=str)  # fmt: skip
 def test_threads_of_the_environment(environment, expected):
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert int(python(THREADS, **environment)) == (expected or cores)

@@ -44,14 +44,9 @@ def child(arguments, pattern, source=None):
         hung = False
         with open(Path(folder, "errors"), "w+", errors="replace") as errors:
             process = subprocess.Popen(
-                command,
-                env=environment,
-                cwd=folder,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
+                command, env=environment, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors,
                 text=True,
-            )
+            )  # fmt: skip
             process.stdin.write(source or "")
             process.stdin.close()
             size, since, spent = (

@@ -485,6 +485,12 @@ class Suite:
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────
 
 
+def raises(exception, pattern, call, *arguments, **options):
+    """`call(*arguments)` raises, and the pattern is found in the message."""
+    with pytest.raises(exception, match=pattern):
+        call(*arguments, **options)
+
+
 def refuses(exception, op, numbers, call, *arguments, **options):
     """`call(*arguments)` raises, the message beginning with [op] and holding `numbers`, and changes nothing."""
     tensors = [x for x in (*arguments, *options.values()) if isinstance(x, mg.Tensor)]

@@ -20,14 +20,9 @@ def parts():
     """Return model, optimizer, schedule and loader before training."""
     mg.manual_seed(3)
     model = nn.Sequential(
-        nn.Linear(6, 16),
-        nn.LayerNorm(16),
-        nn.ReLU(),
-        nn.Dropout(0.3),
-        nn.Linear(16, 4),
-        nn.BatchNorm1d(4),
+        nn.Linear(6, 16), nn.LayerNorm(16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 4), nn.BatchNorm1d(4),
         nn.Linear(4, 3),
-    )
+    )  # fmt: skip
     groups = [{"params": [p for p in model.parameters() if p.ndim == 1], "weight_decay": 0.0},
               {"params": [p for p in model.parameters() if p.ndim > 1]}]  # fmt: skip
     optimizer = optim.AdamW(groups, lr=0.01)

@@ -20,9 +20,6 @@ def run(folder, program, timeout=60):
     path.write_text(textwrap.dedent(program))
     search = os.pathsep.join([os.path.dirname(os.path.dirname(mg.__file__)), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
-        [sys.executable, QUIET, path],
-        env={**os.environ, "PYTHONPATH": search},
-        capture_output=True,
-        text=True,
+        [sys.executable, QUIET, path], env={**os.environ, "PYTHONPATH": search}, capture_output=True, text=True,
         timeout=timeout,
-    )
+    )  # fmt: skip

@@ -4,13 +4,9 @@ import numpy as np
 
 DTYPES = ["float32", "float64", "int32", "int64", "uint8", "bool"]
 VIEWS = {
-    "contiguous": lambda a: a,
-    "transposed": lambda a: a.T,
-    "strided": lambda a: a[:, ::2],
-    "reversed": lambda a: a[::-1, ::-1],
-    "0-d": lambda a: a[1, 1],
-    "empty": lambda a: a[:0],
-}
+    "contiguous": lambda a: a, "transposed": lambda a: a.T, "strided": lambda a: a[:, ::2],
+    "reversed": lambda a: a[::-1, ::-1], "0-d": lambda a: a[1, 1], "empty": lambda a: a[:0],
+}  # fmt: skip
 
 
 def matrix(dtype="float64"):

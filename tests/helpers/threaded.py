@@ -36,11 +36,8 @@ def python(code, **environment):
     names = ("OMP_NUM_THREADS", "MINIGRAD_NUM_THREADS", "MINIGRAD_ISA")
     inherited = {k: v for k, v in os.environ.items() if k not in names}
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**inherited, "PYTHONPATH": path, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+        [sys.executable, "-c", code], env={**inherited, "PYTHONPATH": path, **environment}, capture_output=True,
+        text=True, timeout=120,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

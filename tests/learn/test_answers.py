@@ -93,19 +93,15 @@ def changed(i, change):
     return linear_backward
 
 
-@pytest.mark.parametrize(
-    "i, change, message",
-    [
-        (0, lambda a: -a, "wrong linear_backward: the gradient of x Only its sign is wrong."),
-        (1, lambda a: 3 * a, "It is 3 times the right one, in every case."),
-        (2, lambda a: a / len(a) / 7, "wrong linear_backward: the gradient of b The smallest case that shows it:"),
-        (0, lambda a: a + 1 if a.ndim < 3 else a - np.inf, "got = [[[-inf"),
-        (2, lambda a: a * np.nan, "It is not finite."),
-        (2, lambda a: a[:, None], "The shape is (3, 1); it has to be (3,)."),
-        (1, lambda a: a.astype("float32"), "It returns the gradient of w as float32; it has to be float64."),
-        (0, mg.tensor, "It returns the gradient of x as a minigrad tensor; this stage is about NumPy arrays."),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("i, change, message", [
+    (0, lambda a: -a, "wrong linear_backward: the gradient of x Only its sign is wrong."),
+    (1, lambda a: 3 * a, "It is 3 times the right one, in every case."),
+    (2, lambda a: a / len(a) / 7, "wrong linear_backward: the gradient of b The smallest case that shows it:"),
+    (0, lambda a: a + 1 if a.ndim < 3 else a - np.inf, "got = [[[-inf"), (2, lambda a: a * np.nan, "It is not finite."),
+    (2, lambda a: a[:, None], "The shape is (3, 1); it has to be (3,)."),
+    (1, lambda a: a.astype("float32"), "It returns the gradient of w as float32; it has to be float64."),
+    (0, mg.tensor, "It returns the gradient of x as a minigrad tensor; this stage is about NumPy arrays."),
+])  # fmt: skip
 def test_any_wrong_output_is_described(i, change, message):
     report = check("linear", linear_backward=changed(i, change))
     assert not report
@@ -155,16 +151,10 @@ def test_no_cause_is_named_without_evidence(name, function, change):
 def test_smallest_case_is_shown():
     report = check("broadcasting", multiply_backward=lambda g, a, b: (g.sum() * np.ones_like(a), b))
     assert str(report).splitlines() == [
-        "broadcasting",
-        "  wrong  multiply_backward: the gradient of a",
-        "",
-        "The smallest case that shows it:",
-        "    g        = [8., 3.]",
-        "    a        = [7., 2.]",
-        "    b        = [-5.,  6.]",
-        "    expected = [-40.,  18.]",
-        "    got      = [11., 11.]",
-    ]
+        "broadcasting", "  wrong  multiply_backward: the gradient of a", "", "The smallest case that shows it:",
+        "    g        = [8., 3.]", "    a        = [7., 2.]", "    b        = [-5.,  6.]",
+        "    expected = [-40.,  18.]", "    got      = [11., 11.]",
+    ]  # fmt: skip
 
 
 def test_cotangent_of_a_derivative_is_shown():
@@ -252,14 +242,10 @@ def train_briefly(images, labels):
     return model
 
 
-@pytest.mark.parametrize(
-    "fit, message",
-    [
-        (guess, "hardly more than by guessing"),
-        (train_briefly, "95% are needed"),
-        (lambda images, labels: 0.99, "fit returns a float; it has to return the trained network"),
-    ],
-)
+@pytest.mark.parametrize("fit, message", [
+    (guess, "hardly more than by guessing"), (train_briefly, "95% are needed"),
+    (lambda images, labels: 0.99, "fit returns a float; it has to return the trained network"),
+])  # fmt: skip
 def test_training_that_does_not_suffice(fit, message):
     report = check("training", fit=fit)
     assert not report

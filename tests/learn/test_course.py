@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from checks import raises
 
 import minigrad as mg
 from minigrad.learn import __main__ as command
@@ -59,8 +60,7 @@ def test_the_whole_course_can_be_passed(course):
             course.record({"passed": list(STAGES), "hints": {}})
     assert course.next() is None
     assert "You have passed all stages." in course.overview()
-    with pytest.raises(ValueError, match="all stages are passed"):
-        course.check()
+    raises(ValueError, "all stages are passed", course.check)
 
 
 @pytest.mark.parametrize("name", STAGES)
@@ -110,21 +110,17 @@ def test_stage_has_many_names(name):
 
 @pytest.mark.parametrize("name", ["", "b", "bug", "0", "15", "tapes", "-1", "²"])
 def test_other_names_are_refused(name):
-    with pytest.raises(ValueError, match=r"^\[learn\] expected a stage, got .*: the stages are tape, "):
-        find(name)
+    raises(ValueError, r"^\[learn\] expected a stage, got .*: the stages are tape, ", find, name)
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("def linear_backward(g, x, w:\n    pass\n", "SyntaxError: '(' was never closed"),
-        ("import nothing_of_that_name\n", "line 1: import nothing_of_that_name"),
-        ("def other():\n    pass\n", "There is no linear_backward at the top level of the file."),
-        ("raise SystemExit\n", "line 1: raise SystemExit RuntimeError: exit() ends Python"),
-        ("linear_backward = 3\n", "TypeError: 'int' object is not callable"),
-        ("def linear_backward(g, x):\n    pass\n", "takes 2 positional arguments but 3 were given"),
-    ],
-)
+@pytest.mark.parametrize("text, message", [
+    ("def linear_backward(g, x, w:\n    pass\n", "SyntaxError: '(' was never closed"),
+    ("import nothing_of_that_name\n", "line 1: import nothing_of_that_name"),
+    ("def other():\n    pass\n", "There is no linear_backward at the top level of the file."),
+    ("raise SystemExit\n", "line 1: raise SystemExit RuntimeError: exit() ends Python"),
+    ("linear_backward = 3\n", "TypeError: 'int' object is not callable"),
+    ("def linear_backward(g, x):\n    pass\n", "takes 2 positional arguments but 3 were given"),
+])  # fmt: skip
 def test_file_that_does_not_run(course, text, message):
     course.start("linear")
     course.path(Stage("linear")).write_text(text, encoding="utf-8")

@@ -4,7 +4,7 @@ import inspect
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import raises, refuses
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -104,8 +104,7 @@ def test_the_results_of_a_layer_are_no_tensor(name, recorded):
 
 @pytest.mark.parametrize("call", [lambda x: F.pad(x, (1, 1)), lambda x: nn.utils.vector_to_parameters(x, [])])
 def test_pairs_given_to_functions_are_no_tensor(call):
-    with pytest.raises(TypeError, match=r"tuple \(Tensor, Tensor\), whose \[0\] is one"):
-        call((mg.ones(2), mg.ones(2)))
+    raises(TypeError, r"tuple \(Tensor, Tensor\), whose \[0\] is one", call, (mg.ones(2), mg.ones(2)))
 
 
 @pytest.mark.parametrize("name, argument, kind", CASES)

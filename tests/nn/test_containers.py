@@ -1,6 +1,7 @@
 """Sequential and ModuleList."""
 
 import pytest
+from checks import raises
 
 import minigrad as mg
 from minigrad import nn
@@ -75,8 +76,7 @@ def test_only_modules(container):
         lambda: container.append(3), lambda: container.insert(0, mg.relu), lambda: container.__setitem__(0, None),
         lambda: nn.Sequential(nn.ReLU(), mg.relu), lambda: nn.ModuleList([1]),
     ):  # fmt: skip
-        with pytest.raises(TypeError, match="expected a Module"):
-            change()
+        raises(TypeError, "expected a Module", change)
     assert values(container) == [0, 1, 2]
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import array, refuses, tensor, waited
+from checks import array, raises, refuses, tensor, waited
 
 import minigrad as mg
 from minigrad import nn
@@ -31,10 +31,8 @@ def test_embedding_is_pytorchs(padding_idx, shape, device):
 def test_rows_that_are_looked_up_often_gather_every_gradient(times, device):
     """They are summed in the order of the lookups, with the same bits on every device."""
     weight = mg.zeros((3, 2), requires_grad=True, device=device)
-    numbers, g = (
-        np.tile([1, 1, 0, 1], times),
-        np.random.default_rng(1).standard_normal((4 * times, 2)).astype("float32"),
-    )
+    numbers = np.tile([1, 1, 0, 1], times)
+    g = np.random.default_rng(1).standard_normal((4 * times, 2)).astype("float32")
     F.embedding(tensor(numbers, device), weight).backward(tensor(g, device))
     expected = np.zeros((3, 2), "float32")
     for i, row in zip(numbers, g, strict=True):
@@ -88,8 +86,7 @@ def test_from_pretrained(freeze):
     (lambda: F.embedding(mg.tensor([0]), mg.ones(3)), ValueError, r"\[embedding\] expected a table .* got \(3,\)"),
 ])  # fmt: skip
 def test_bad_input(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
+    raises(error, message, call)
 
 
 @pytest.mark.parametrize("index", [0, 1, -1])

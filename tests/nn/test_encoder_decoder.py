@@ -27,10 +27,8 @@ def test_whole_transformer_as_in_pytorch(options, unbatched, device):
         {}, {"tgt_mask": later, "src_key_padding_mask": padding, "memory_key_padding_mask": padding},
         {"src_mask": rng.standard_normal((5, 5)), "memory_mask": rng.standard_normal((4, 5)), "tgt_is_causal": True, "tgt_mask": later},
     ):  # fmt: skip
-        leaves, points = (
-            [tensor(x, device, True) for x in inputs],
-            [torch.tensor(x, requires_grad=True) for x in inputs],
-        )
+        leaves = [tensor(x, device, True) for x in inputs]
+        points = [torch.tensor(x, requires_grad=True) for x in inputs]
         y = ours(*leaves, **{k: tensor(v, device) if isinstance(v, np.ndarray) else v for k, v in given.items()})
         e = theirs(*points, **{k: torch.tensor(v) if isinstance(v, np.ndarray) else v for k, v in given.items()})
         np.testing.assert_allclose(array(y), e.detach().numpy(), rtol=1e-9, atol=1e-10)

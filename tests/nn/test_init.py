@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from checks import array as values
-from checks import refuses
+from checks import raises, refuses
 
 import minigrad as mg
 from minigrad import nn
@@ -142,5 +142,4 @@ def test_gains_are_pytorchs():
     lambda: init.calculate_gain("step"),
 ])  # fmt: skip
 def test_errors(fill):
-    with pytest.raises(ValueError, match=r"\[\w+\] expected"):
-        fill()
+    raises(ValueError, r"\[\w+\] expected", fill)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import array, exchange_state, refuses, step_beside_torch, tensor
+from checks import array, exchange_state, raises, refuses, step_beside_torch, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -46,8 +46,7 @@ def test_activation(name, arguments, renamed, dtype, device):
 def test_float64_meets_float32_parameters(layer, shape):
     """The usual dtype of NumPy's arrays: the error says what to write, and that works."""
     for x in (np.ones(shape), mg.ones(shape, dtype="float64")):
-        with pytest.raises(TypeError, match=r"float64.*: use x\.astype\(\"float32\"\)"):
-            layer(x)
+        raises(TypeError, r"float64.*: use x\.astype\(\"float32\"\)", layer, x)
         assert layer(x.astype("float32")).dtype == "float32"
 
 

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from checks import raises
 
 import minigrad as mg
 from minigrad import nn
@@ -96,8 +97,7 @@ def test_recurrent_statistics_without_their_counts():
     norm = nn.RecurrentBatchNorm1d(3, 4)
     state = norm.state_dict()
     del state["num_batches_tracked"]
-    with pytest.raises(ValueError, match="missing: num_batches_tracked"):
-        norm.load_state_dict(state)
+    raises(ValueError, "missing: num_batches_tracked", norm.load_state_dict, state)
 
 
 class Tied(nn.Module):
@@ -153,8 +153,7 @@ def test_torchs_names_of_computed_weights(kind, layer, size, options):
     back = {names.get(name, name): torch.from_numpy(x.numpy()) for name, x in ours.state_dict().items()}
     theirs.load_state_dict(back)
     both = {**theirs.state_dict(), **ours.state_dict()}
-    with pytest.raises(ValueError, match=r"unexpected: 0\.parametrizations"):
-        ours.load_state_dict(both)
+    raises(ValueError, r"unexpected: 0\.parametrizations", ours.load_state_dict, both)
 
 
 @pytest.mark.parametrize("layer, shape, message", [
@@ -164,8 +163,7 @@ def test_torchs_names_of_computed_weights(kind, layer, size, options):
 ])  # fmt: skip
 def test_transposed_kernels_are_named(layer, shape, message):
     values = np.zeros(shape)
-    with pytest.raises(ValueError, match=f"{message}$"):
-        layer.load_state_dict({"weight": values})
+    raises(ValueError, f"{message}$", layer.load_state_dict, {"weight": values})
     if "transpose" in message:
         axes = (1, 0) if values.ndim == 2 else (3, 2, 0, 1)
         layer.load_state_dict({"weight": values.transpose(axes)})

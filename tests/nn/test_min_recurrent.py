@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import array, tensor
+from checks import array, raises, tensor
 from sequences import D, H, N, T, called_with, grown, normals
 
 import minigrad as mg
@@ -118,10 +118,8 @@ def test_parameters_and_errors():
     assert {n: p.shape for n, p in nn.MinGRU(4, 5, num_layers=2).named_parameters()} == {
         "weight_ih_l0": (10, 4), "bias_ih_l0": (10,), "weight_ih_l1": (10, 5), "bias_ih_l1": (10,)}  # fmt: skip
     assert list(dict(nn.MinLSTM(4, 5, norm="layer").named_parameters())) == [
-        "weight_ih_l0",
-        "ln_l0.weight",
-        "ln_l0.bias",
-    ]
+        "weight_ih_l0", "ln_l0.weight", "ln_l0.bias",
+    ]  # fmt: skip
     assert repr(nn.MinGRU(4, 5, bias=False, num_layers=2)) == "MinGRU(4, 5, bias=False, num_layers=2)"
     for make, error in (
         (lambda: nn.MinGRU(4, 5, bias="input"), "expected bias True or False, got 'input'"),
@@ -131,5 +129,4 @@ def test_parameters_and_errors():
         (lambda: nn.MinGRU(4, 5)(mg.zeros((3, 2, 4)), mg.zeros((2, 5))), r"expected a state of shape \(1, 2, 5\)"),
         (lambda: nn.MinGRU(4, 5)(mg.zeros((0, 2, 4))), "expected at least one step"),
     ):
-        with pytest.raises((ValueError, TypeError), match=rf"^\[Min(GRU|LSTM)\] {error}"):
-            make()
+        raises((ValueError, TypeError), rf"^\[Min(GRU|LSTM)\] {error}", make)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import raises, refuses
 from nets import Net, Scale
 
 import minigrad as mg
@@ -122,21 +122,16 @@ def test_wrong_kind_for_a_registered_name():
 def test_bad_names(name):
     module = nn.Module()
     for register in (module.register_buffer, module.register_parameter, module.register_module):
-        with pytest.raises(ValueError, match="nonempty name without dots"):
-            register(name, None)
+        raises(ValueError, "nonempty name without dots", register, name, None)
 
 
 def test_register_refuses_taken_names_and_wrong_types():
     module = nn.Linear(2, 2)
     for register in (module.register_buffer, module.register_parameter, module.register_module):
-        with pytest.raises(ValueError, match="'forward', which already exists"):
-            register("forward", None)
-        with pytest.raises(TypeError, match="expected a"):
-            register("x", [1.0])
-    with pytest.raises(TypeError, match="name of type str"):
-        module.register_parameter(3, None)
-    with pytest.raises(TypeError, match="not a Parameter"):
-        module.register_buffer("x", nn.Parameter(mg.zeros(1)))
+        raises(ValueError, "'forward', which already exists", register, "forward", None)
+        raises(TypeError, "expected a", register, "x", [1.0])
+    raises(TypeError, "name of type str", module.register_parameter, 3, None)
+    raises(TypeError, "not a Parameter", module.register_buffer, "x", nn.Parameter(mg.zeros(1)))
 
 
 KINDS = {
@@ -195,10 +190,8 @@ def test_parameter(device):
     assert parameter.tolist() == [5.0, 0.0, 0.0]
     assert not nn.Parameter(data, requires_grad=False).requires_grad
     assert type(parameter * 2) is mg.Tensor
-    with pytest.raises(TypeError, match=r"\[Parameter\]"):
-        nn.Parameter([1.0])
-    with pytest.raises(TypeError, match=r"\[Parameter\]"):
-        nn.Parameter(mg.arange(3, device=device))
+    raises(TypeError, r"\[Parameter\]", nn.Parameter, [1.0])
+    raises(TypeError, r"\[Parameter\]", nn.Parameter, mg.arange(3, device=device))
     assert not nn.Parameter(mg.arange(3, device=device), requires_grad=False).requires_grad
 
 
@@ -325,8 +318,7 @@ def test_to_between_forward_and_backward(device):
     assert layer.weight.grad.tolist() == [[1.0, 1.0]]
     loss = layer(mg.ones((1, 2), device=device)).sum()
     layer.to("float64")
-    with pytest.raises(mg.GradientError, match="became another tensor"):
-        loss.backward()
+    raises(mg.GradientError, "became another tensor", loss.backward)
     assert layer.weight.grad.tolist() == [[1.0, 1.0]]
 
 

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from checks import array, refuses, tensor
+from checks import array, raises, refuses, tensor
 from nets import Net
 
 import minigrad as mg
@@ -104,8 +104,7 @@ def test_load_state_dict_of_values_that_do_not_fit_writes_nothing(device, name, 
     state = {key: mg.ones(3, dtype=value.dtype, device=device) for key, value in module.state_dict().items()}
     state[f"as_{name}"] = mg.tensor(values, device=device)
     match = rf"^\[Buffers\] this state_dict does not fit:\n  other (dtype|values): as_{name}, expected {name}, got"
-    with pytest.raises(ValueError, match=match):
-        module.load_state_dict(state, strict)
+    raises(ValueError, match, module.load_state_dict, state, strict)
     assert {value.any().item() for value in module.state_dict().values()} == {False}
 
 
@@ -127,8 +126,7 @@ def test_load_state_dict_writes_nothing_where_it_cannot_write_everything(device)
     module = nn.Module()
     module.register_buffer("a", mg.zeros(3, device=device))
     module.register_buffer("b", mg.broadcast_to(mg.zeros(1, device=device), (3,)))
-    with pytest.raises(ValueError, match="share memory"):
-        module.load_state_dict({"a": mg.ones(3), "b": mg.ones(3)})
+    raises(ValueError, "share memory", module.load_state_dict, {"a": mg.ones(3), "b": mg.ones(3)})
     assert module.a.tolist() == [0.0, 0.0, 0.0]
 
 
@@ -168,8 +166,7 @@ def test_load_state_dict_bumps_the_version(device):
     x = mg.ones((1, 2), requires_grad=True, device=device)
     loss = layer(x).sum()
     layer.load_state_dict(nn.Linear(2, 2, device=device).state_dict())
-    with pytest.raises(mg.GradientError, match="in place"):
-        loss.backward()
+    raises(mg.GradientError, "in place", loss.backward)
 
 
 def test_state_dict_round_trip_through_torch(device):

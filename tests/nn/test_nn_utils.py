@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import array
+from checks import array, raises
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -84,10 +84,8 @@ def test_clip_grad_norm_where_some_powers_vanish(values, p, dtype, device):
 
 
 def test_clip_grad_norm_of_norms_whose_powers_leave_the_range(device):
-    x, y = (
-        mg.zeros(1, dtype="float64", device=device, requires_grad=True),
-        mg.zeros(1, device=device, requires_grad=True),
-    )
+    x = mg.zeros(1, dtype="float64", device=device, requires_grad=True)
+    y = mg.zeros(1, device=device, requires_grad=True)
     x.grad, y.grad = mg.tensor([1e200], dtype="float64", device=device), mg.ones(1, device=device)
     assert utils.clip_grad_norm_([x, y], 1.0) == 1e200
     y.grad, x.grad = mg.ones(1, device=device), None
@@ -132,8 +130,7 @@ def test_clipping_is_not_recorded(device):
         kept = x.grad * x.grad  # holds the gradient's memory
         clip([x], 1.0)
         assert max(x.grad.tolist()) <= 1
-        with pytest.raises(mg.GradientError, match="in place"):
-            kept.sum().backward()
+        raises(mg.GradientError, "in place", kept.sum().backward)
         x.grad = None
 
 
@@ -149,8 +146,7 @@ def test_clip_a_gradient_that_is_a_view(device):
     lambda x: utils.clip_grad_norm_(x, 1.0, 0.0), lambda x: utils.clip_grad_value_(x, -1.0),
 ])  # fmt: skip
 def test_clip_errors(clip, device):
-    with pytest.raises(ValueError, match=r"\[clip_grad_(norm|value)_\] expected"):
-        clip(parameters(device))
+    raises(ValueError, r"\[clip_grad_(norm|value)_\] expected", clip, parameters(device))
 
 
 def test_optim_has_the_same_functions():
@@ -164,11 +160,9 @@ def test_clipping_what_is_no_tensor(clip):
     x.grad = mg.ones(2)
     for wrong, got in ((5, "int"), (None, "NoneType"), (nn.Linear(2, 1), "Linear")):
         match = rf"^\[{clip.__name__}\] expected a tensor or an iterable of tensors, got {got}$"
-        with pytest.raises(TypeError, match=match):
-            clip(wrong, 0.5)
+        raises(TypeError, match, clip, wrong, 0.5)
     for wrong, got in (([x, 5], "int"), ([x, None], "NoneType"), ({"x": x}, "str"), (iter([x, np.ones(2)]), "ndarray")):
-        with pytest.raises(TypeError, match=rf"^\[{clip.__name__}\] expected tensors, got {got}$"):
-            clip(wrong, 0.5)
+        raises(TypeError, rf"^\[{clip.__name__}\] expected tensors, got {got}$", clip, wrong, 0.5)
     assert x.grad.tolist() == [1.0, 1.0]
 
 
@@ -190,5 +184,4 @@ def test_vector_errors(device):
         with pytest.raises(ValueError, match=r"\[vector_to_parameters\] expected a vector of shape \(8,\)"):
             utils.vector_to_parameters(mg.zeros(shape, device=device), layer.parameters())
     assert layer.weight.tolist() == before
-    with pytest.raises(ValueError, match="at least one"):
-        utils.parameters_to_vector([])
+    raises(ValueError, "at least one", utils.parameters_to_vector, [])

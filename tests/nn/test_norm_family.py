@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import agree, array, refuses, tensor
+from checks import agree, array, raises, refuses, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -267,12 +267,9 @@ def test_deep_norm_initialization(kdim):
     else:
         q, k, v = (getattr(attention, f"{name}_proj_weight").detach().numpy() for name in "qkv")
     weights = {
-        "q": (q, 1),
-        "k": (k, 1),
-        "v": (v, 0.1),
-        "out": (array(attention.out_proj.weight), 0.1),
+        "q": (q, 1), "k": (k, 1), "v": (v, 0.1), "out": (array(attention.out_proj.weight), 0.1),
         "linear": (array(layer[2].weight), 0.1),
-    }
+    }  # fmt: skip
     for name, (w, gain) in weights.items():
         assert w.std() == pytest.approx(gain * math.sqrt(2 / sum(w.shape)), rel=0.05), name
     for bias in (attention.in_proj_bias, attention.out_proj.bias, layer[2].bias):
@@ -297,8 +294,7 @@ def test_deep_norm_initialization(kdim):
     (lambda: nn.DeepNorm((), 1.0), "at least one axis"),
 ])  # fmt: skip
 def test_bad_options(build, expected):
-    with pytest.raises(ValueError, match=rf"^\[\w+\] expected .*{expected}"):
-        build()
+    raises(ValueError, rf"^\[\w+\] expected .*{expected}", build)
 
 
 X, WIDE = mg.ones((3, 4)), mg.ones((3, 4), dtype="float64")
@@ -348,5 +344,4 @@ X, WIDE = mg.ones((3, 4)), mg.ones((3, 4), dtype="float64")
     (lambda: F.weight_standardization(X, dim=2), ValueError, r"\[weight_standardization\] expected an axis of a weight of shape \(3, 4\), got dim=2"),
 ])  # fmt: skip
 def test_bad_inputs(call, error, expected):
-    with pytest.raises(error, match=expected):
-        call()
+    raises(error, expected, call)

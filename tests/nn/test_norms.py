@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import array, equals, exchange_state, refuses, step_beside_torch, tensor
+from checks import array, equals, exchange_state, raises, refuses, step_beside_torch, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -88,8 +88,7 @@ def test_functional_as_in_pytorch(op, shape, of_input, tracked, device, rng):
     x, weight, bias = (rng.standard_normal(s) for s in (shape, 4, 4))
     if not tracked and not of_input:
         for norm, ones, error in ((ours, tensor(x, device), ValueError), (theirs, torch.tensor(x), RuntimeError)):
-            with pytest.raises(error, match="running_mean"):
-                norm(ones, None, None, None, None, False)
+            raises(error, "running_mean", norm, ones, None, None, None, None, False)
         return
     values = [x, *((rng.standard_normal(4), rng.uniform(0.5, 2, 4)) if tracked else (None, None)), weight, bias]
     given = [None if v is None else tensor(v, device) for v in values]
@@ -150,10 +149,7 @@ def test_running_statistics_of_what_overflows(device, rng):
     lambda: nn.LayerNorm(3, eps=-1.0), lambda: nn.LayerNorm(3, eps=math.nan), lambda: nn.Dropout(1.5), lambda: nn.Dropout(-0.1), lambda: nn.Dropout(math.nan),
 ])  # fmt: skip
 def test_bad_options(build):
-    with pytest.raises(
-        ValueError, match=r"\[((Group|Layer|RMS)Norm|Dropout|InstanceNorm.d|(Recurrent)?BatchNorm.d)\] expected"
-    ):
-        build()
+    raises(ValueError, r"\[((Group|Layer|RMS)Norm|Dropout|InstanceNorm.d|(Recurrent)?BatchNorm.d)\] expected", build)
 
 
 @pytest.mark.parametrize("build, shape, expected", [
@@ -167,8 +163,7 @@ def test_bad_options(build):
     (lambda: nn.RMSNorm(4), (3, 5), r"\[rms_norm\]"),
 ])  # fmt: skip
 def test_bad_inputs(build, shape, expected):
-    with pytest.raises(ValueError, match=expected):
-        build()(mg.zeros(shape))
+    raises(ValueError, expected, build(), mg.zeros(shape))
 
 
 @pytest.mark.parametrize("build", [
@@ -177,15 +172,13 @@ def test_bad_inputs(build, shape, expected):
 ])  # fmt: skip
 @pytest.mark.parametrize("x", [None, [[1.0, 2.0, 3.0]], "x"])
 def test_no_tensor(build, x):
-    with pytest.raises(TypeError, match=rf"\[\w+\] expected a tensor, got {type(x).__name__}"):
-        build()(x)
+    raises(TypeError, rf"\[\w+\] expected a tensor, got {type(x).__name__}", build(), x)
 
 
 def test_shapes_that_an_instance_norm_does_not_take():
     for shape, of_input in (((4, 3), False), ((3, 4), True)):
         match = rf"^\[instance_norm\] expected x of shape .* 3 axes or more, got \({shape[0]}, {shape[1]}\)"
-        with pytest.raises(ValueError, match=match):
-            F.instance_norm(mg.zeros(shape), mg.zeros(3), mg.ones(3), use_input_stats=of_input)
+        raises(ValueError, match, F.instance_norm, mg.zeros(shape), mg.zeros(3), mg.ones(3), use_input_stats=of_input)
 
 
 @pytest.mark.parametrize("of_input", [True, False])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import raises, refuses
 from sequences import KINDS, D, H, N, T
 
 import minigrad as mg
@@ -19,8 +19,7 @@ from minigrad import nn
     lambda: nn.LSTM(3, 3, max_length=4), lambda: nn.LSTM(3, 3, bias=False, forget_bias=1.0), lambda: nn.GRU(3, 3, convention="keras"), lambda: nn.GRU(3, 3, bias="hidden"),
 ])  # fmt: skip
 def test_bad_options(build):
-    with pytest.raises(ValueError, match=r"\[(RNN|LSTM|GRU)(Cell)?\] expected"):
-        build()
+    raises(ValueError, r"\[(RNN|LSTM|GRU)(Cell)?\] expected", build)
 
 
 @pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
@@ -36,8 +35,7 @@ def test_dropout_without_a_second_layer(kind):
     lambda: nn.GRU(3, 3, reset_after=0), lambda: nn.LSTM(3, 3, norm="layer", norm_cell=1),
 ])  # fmt: skip
 def test_flags_that_are_none(build):
-    with pytest.raises(TypeError, match=r"^\[(RNN|LSTM|GRU)(Cell)?\] expected \w+ True(,| or) False"):
-        build()
+    raises(TypeError, r"^\[(RNN|LSTM|GRU)(Cell)?\] expected \w+ True(,| or) False", build)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -57,8 +55,7 @@ def test_bad_shapes(kind, x, h):
     ([[1, 2, 3]], r"3 lengths, got int64 of shape \(1, 3\)"),
 ])  # fmt: skip
 def test_bad_lengths(lengths, message):
-    with pytest.raises(ValueError, match=rf"^\[GRU\] expected {message}"):
-        nn.GRU(D, H)(mg.zeros((T, N, D)), lengths=lengths)
+    raises(ValueError, rf"^\[GRU\] expected {message}", nn.GRU(D, H), mg.zeros((T, N, D)), lengths=lengths)
 
 
 @pytest.mark.parametrize("lengths, got", [
@@ -96,8 +93,7 @@ def test_bad_dtypes(kind):
     module, shape = getattr(nn, kind)(D, H), (N, D) if kind.endswith("Cell") else (T, N, D)
     for dtype in ("int64", "float64"):
         match = rf'\[{kind}\] expected an input of float32 like the weights, got {dtype}: use x.astype\("float32"\)'
-        with pytest.raises(TypeError, match=match):
-            module(mg.zeros(shape, dtype=dtype))
+        raises(TypeError, match, module, mg.zeros(shape, dtype=dtype))
     refuses(TypeError, kind, "expected a Tensor, got ndarray", module, np.zeros(shape, dtype="float32"))
     theirs = type("Tensor", (), {"__module__": "torch.parts"})()
     refuses(TypeError, kind, "expected a Tensor, got torch.Tensor", module, theirs)

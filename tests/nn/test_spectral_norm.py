@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from checks import array, refuses, step_beside_torch, tensor
+from checks import array, raises, refuses, step_beside_torch, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -179,8 +179,7 @@ def test_copies_resets_and_repetition(op, device):
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         assert other.weight.tolist() == layer.weight.tolist()
         assert type(remove(other)) is nn.Linear
-        with pytest.raises(ValueError, match=rf"^\[remove_{op}\] expected a {kind} parameter, got the name 'weight'"):
-            remove(other)
+        raises(ValueError, rf"^\[remove_{op}\] expected a {kind} parameter, got the name 'weight'", remove, other)
     for again in KINDS:
         refuses(ValueError, again, f"not {kind} yet, got 'weight'", getattr(utils, again), layer)
         refuses(ValueError, again, f"not part of a {kind} one", getattr(utils, again), layer, layer_part(layer))
@@ -215,10 +214,8 @@ def test_vectors_begin_anew(device):
 def test_folding_and_kinds_beside_each_other(device, rng):
     """A batch norm is folded into a computed weight; two parameters are computed in two ways."""
     for make in (utils.spectral_norm, utils.weight_standardization):
-        layer, bn = (
-            make(nn.Linear(3, 4, dtype="float64").to(device)).eval(),
-            nn.BatchNorm1d(4, dtype="float64").to(device),
-        )
+        layer = make(nn.Linear(3, 4, dtype="float64").to(device)).eval()
+        bn = nn.BatchNorm1d(4, dtype="float64").to(device)
         x = tensor(rng.standard_normal((6, 3)), device)
         bn(layer(x))
         folded = utils.fold_batch_norm(layer, bn)

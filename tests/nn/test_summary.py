@@ -1,7 +1,7 @@
 """The table of layers."""
 
 import pytest
-from checks import refuses
+from checks import raises, refuses
 
 import minigrad as mg
 from minigrad import nn
@@ -202,8 +202,7 @@ def test_the_model_is_left_as_it_was():
     modes = [module.training for module in model.modules()]
     state = mg.random.get_state()
     nn.summary(model, (None, 784))
-    with pytest.raises(ValueError, match=r"\[linear\]"):
-        nn.summary(model, (None, 783))
+    raises(ValueError, r"\[linear\]", nn.summary, model, (None, 783))
     assert [module.training for module in model.modules()] == modes
     assert all(module._hooks is None for module in model.modules())
     assert all(parameter.grad is None for parameter in model.parameters())

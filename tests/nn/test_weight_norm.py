@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from checks import array, exchange_state, refuses, step_beside_torch
+from checks import array, exchange_state, raises, refuses, step_beside_torch
 
 import minigrad as mg
 from minigrad import nn
@@ -266,8 +266,7 @@ def test_removal_and_repetition(device):
     assert (layer.weight is parameter, layer.bias is bias, parameter.grad) == (True, True, None)
     assert layer.weight.tolist() == weight
     match = r"\[remove_weight_norm\] expected a weight-normalized parameter, got the name 'weight'"
-    with pytest.raises(ValueError, match=match):
-        utils.remove_weight_norm(layer)
+    raises(ValueError, match, utils.remove_weight_norm, layer)
 
 
 @pytest.mark.parametrize("build", [
@@ -297,8 +296,7 @@ def test_errors():
             utils.weight_norm(layer, name)
     for dim in (2, -3):
         match = rf"\[weight_norm\] expected an axis of weight of shape \(2, 3\), got dim={dim}"
-        with pytest.raises(ValueError, match=match):
-            utils.weight_norm(nn.Linear(3, 2), dim=dim)
+        raises(ValueError, match, utils.weight_norm, nn.Linear(3, 2), dim=dim)
     parts = "not part of a weight-normalized one, got 'weight_g'"
     refuses(ValueError, "weight_norm", parts, utils.weight_norm, layer, "weight_g")
     assert [name for name, _ in layer.named_parameters()] == ["weight_g", "weight_v"]

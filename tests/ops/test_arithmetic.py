@@ -274,26 +274,9 @@ def test_arithmetic_of_bool_is_logic(device):
 # ── zero, infinity, NaN ───────────────────────────────────────────────────────────────────────────
 
 EDGES = [
-    0.0,
-    -0.0,
-    1.0,
-    -1.0,
-    0.5,
-    -2.0,
-    3.0,
-    -3.5,
-    7.0,
-    7.5,
-    -7.5,
-    np.inf,
-    -np.inf,
-    np.nan,
-    1e-40,
-    -1e-40,
-    5e-324,
-    1e308,
+    0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 3.0, -3.5, 7.0, 7.5, -7.5, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 5e-324, 1e308,
     -1e308,
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -322,10 +305,8 @@ def test_gradients_at_the_edge(device):
 
 def test_remainder_has_the_gradient_of_the_divisor(device):
     """d(a mod b)/db = -floor(a/b), on both sides of zero."""
-    a, b = (
-        tensor(np.array([7.5, -7.5, 7.5, -7.5]), device, True),
-        tensor(np.array([2.0, 2.0, -2.0, -2.0]), device, True),
-    )
+    a = tensor(np.array([7.5, -7.5, 7.5, -7.5]), device, True)
+    b = tensor(np.array([2.0, 2.0, -2.0, -2.0]), device, True)
     (a % b).backward(tensor(np.array([1.0, 2.0, 3.0, 4.0]), device))
     assert a.grad.tolist() == [1.0, 2.0, 3.0, 4.0]
     assert b.grad.tolist() == [-3.0, 8.0, 12.0, -12.0]

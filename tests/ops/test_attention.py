@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import Suite, array, close, cotangents, litter, refuses, tensor
+from checks import Suite, array, close, cotangents, litter, raises, refuses, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 from table.attention import ATTENTION, attention, compose_attention
@@ -24,10 +24,9 @@ def attend(arrays, device, g, **options):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(
-    "batch, queries, keys, width, values",
-    [((2, 3), 65, 130, 40, 70), ((1, 1), 300, 300, 16, 33), ((3,), 130, 64, 3, 8), ((1,), 1, 257, 256, 64)],
-)
+@pytest.mark.parametrize("batch, queries, keys, width, values", [
+    ((2, 3), 65, 130, 40, 70), ((1, 1), 300, 300, 16, 33), ((3,), 130, 64, 3, 8), ((1,), 1, 257, 256, 64),
+])  # fmt: skip
 def test_blocks(batch, queries, keys, width, values, dtype, device, rng):
     """Lengths and widths of several blocks, with the parts of keys that few heads are cut into."""
     shapes = (*batch, queries, width), (*batch, keys, width), (*batch, keys, values)
@@ -154,8 +153,7 @@ def test_gradient_of_a_mask(device, rng):
     held = mg.zeros((4, 4), dtype="float64", device=device)
     y = F.scaled_dot_product_attention(q, k, v, held)
     held += 1
-    with pytest.raises(mg.GradientError, match="scaled_dot_product_attention"):
-        y.sum().backward()
+    raises(mg.GradientError, "scaled_dot_product_attention", y.sum().backward)
 
 
 def test_memory_is_linear(device):
@@ -172,10 +170,8 @@ def test_memory_is_linear(device):
 def test_four_axes_need_no_views(device, rng):
     q, k = (mg.tensor(rng.standard_normal((2, 3, n, 4)), device=device, requires_grad=True) for n in (5, 7))
     assert [row["op"] for row in F.scaled_dot_product_attention(q, k, k).tape()] == [
-        "leaf",
-        "leaf",
-        "scaled_dot_product_attention",
-    ]
+        "leaf", "leaf", "scaled_dot_product_attention",
+    ]  # fmt: skip
 
 
 def test_extreme_scores(device):

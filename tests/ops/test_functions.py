@@ -1,4 +1,4 @@
-"""Functions of one variable: the table, accuracy in units in the last place, special values, powers, steps."""
+"""Functions of one variable: the table, accuracy in units in the last place, special values, powers, angles."""
 
 import math
 
@@ -12,7 +12,7 @@ from minigrad.nn import functional as F
 
 
 class TestTable(Suite):
-    ops = FUNCTIONS
+    ops = FUNCTIONS + TRIGONOMETRY
 
 
 # ── accuracy ──────────────────────────────────────────────────────────────────────────────────────
@@ -134,11 +134,9 @@ def test_float32_accuracy_of_derivatives(name, device, rng):
 # the last place of the value. Left out are its zeros (silu's near -1.3, gelu's near -0.75) and where it is subnormal; of
 # the sigmoid, whose derivative is computed from the value, also where the value is nearly 1.
 RELATIVE = {
-    "sigmoid": ([(-87, 1)], 5),
-    "silu": ([(-87, -3), (-0.5, 100)], 6),
-    "softplus": ([(-87, 100)], 4),
+    "sigmoid": ([(-87, 1)], 5), "silu": ([(-87, -3), (-0.5, 100)], 6), "softplus": ([(-87, 100)], 4),
     "gelu": ([(-12, -2), (-0.3, 100)], 10),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -402,3 +400,40 @@ def test_errors(device):
     refuses(TypeError, "exp", "str", mg.exp, "one")
     refuses(TypeError, "abs", "NoneType", mg.abs, None)
     refuses(ValueError, "power", ["(2,)", "(3,)"], mg.power, mg.ones(2, device=device), mg.ones(3, device=device))
+
+
+# ── angles ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_quadrants(dtype, device):
+    """atan2 of zeros and infinities of either sign."""
+    values = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan], dtype)
+    ours = array(mg.atan2(tensor(values, device)[:, None], tensor(values, device)))
+    np.testing.assert_allclose(ours, np.arctan2(values[:, None], values), rtol=4 * np.finfo(dtype).eps)
+    zeros = ours == 0
+    np.testing.assert_array_equal(np.signbit(ours[zeros]), np.signbit(np.arctan2(values[:, None], values)[zeros]))
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_large_angles(name, device):
+    """float32 angles whose spacing is far larger than the period, alone and among small ones."""
+    values = np.array([2.0**24 - 1, 2.0**24, 1e8, -3e15, 1e30, 3.4e38, 0.5, -1.0], np.float32)
+    for x in (values, np.concatenate([np.linspace(-9, 9, 300, dtype=np.float32), values])):
+        exact = getattr(np, name)(x.astype(np.float64))
+        np.testing.assert_allclose(array(getattr(mg, name)(tensor(x, device))), exact, rtol=2e-7, atol=1e-7)
+
+
+def test_multiples_of_pi(device):
+    """sin keeps its digits near its zeros, as the range reduction is not in float32."""
+    x = (np.arange(1, 2000) * math.pi).astype(np.float32)
+    np.testing.assert_allclose(array(mg.sin(tensor(x, device))), np.sin(x.astype(np.float64)), rtol=3e-7)
+
+
+def test_saturation(device):
+    """tanh and its gradient far out: exactly ±1 and 0, never NaN."""
+    x = tensor(np.array([-1e30, -50, 50, 1e30], np.float32), device, True)
+    y = mg.tanh(x)
+    assert y.tolist() == [-1, -1, 1, 1]
+    y.backward(mg.ones(4, device=device))
+    assert x.grad.tolist() == [0, 0, 0, 0]

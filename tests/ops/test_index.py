@@ -18,11 +18,8 @@ class TestTable(Suite):
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────────
 
 SLICES = st.builds(
-    slice,
-    st.none() | st.integers(-6, 6),
-    st.none() | st.integers(-6, 6),
-    st.none() | st.integers(-3, 3).filter(bool),
-)
+    slice, st.none() | st.integers(-6, 6), st.none() | st.integers(-6, 6), st.none() | st.integers(-3, 3).filter(bool),
+)  # fmt: skip
 
 
 @st.composite

@@ -3,7 +3,7 @@
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
-from checks import Suite, array, refuses, tensor
+from checks import Suite, array, raises, refuses, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 from table import LAYOUT
@@ -235,6 +235,5 @@ def test_astype_takes_numpys_arguments():
     y = x.astype("float64", order="C", casting="same_kind", copy=False)
     assert (y.dtype, y.requires_grad) == ("float64", True)
     match = r"^\[astype\] expected a conversion that casting='safe' allows, got float32 to int32"
-    with pytest.raises(TypeError, match=match):
-        x.astype("int32", casting="safe")
+    raises(TypeError, match, x.astype, "int32", casting="safe")
     refuses(ValueError, "astype", "expected order 'K', 'A' or 'C', got 'F'", x.astype, "int32", order="F")

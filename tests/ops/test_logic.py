@@ -4,7 +4,7 @@ import operator
 
 import numpy as np
 import pytest
-from checks import Suite, array, refuses, tensor
+from checks import Suite, array, raises, refuses, tensor
 from table import LOGIC
 
 import minigrad as mg
@@ -34,8 +34,7 @@ def test_comparisons(name, device):
                 np.testing.assert_array_equal(array(found), call(EDGES))
                 assert not found.requires_grad
             else:
-                with pytest.raises(ValueError, match=r"^\[\w+\] expected tensors on one device, got .*cpu"):
-                    call(x)
+                raises(ValueError, r"^\[\w+\] expected tensors on one device, got .*cpu", call, x)
 
 
 def test_comparisons_of_large_integers_are_exact(device):
@@ -85,10 +84,8 @@ def test_extrema_of_edges(name, dtype, device):
 def test_extrema_share_the_gradient_of_ties(name, device):
     """Equal operands get half each, as in PyTorch, also for NaN and with create_graph."""
     for create_graph in (False, True):
-        x, y = (
-            tensor(np.array([1.0, 2.0, 3.0, np.nan]), device, True),
-            tensor(np.array([2.0, 2.0, 2.0, 2.0]), device, True),
-        )
+        x = tensor(np.array([1.0, 2.0, 3.0, np.nan]), device, True)
+        y = tensor(np.array([2.0, 2.0, 2.0, 2.0]), device, True)
         g = np.array([5.0, 7.0, 11.0, 13.0])
         dx, dy = mg.grad(getattr(mg, name)(x, y), [x, y], tensor(g, device), create_graph=create_graph)
         expected = [0.0, 3.5, 11.0, 6.5] if name == "maximum" else [5.0, 3.5, 0.0, 6.5]
@@ -100,11 +97,9 @@ def test_extrema_share_the_gradient_of_ties(name, device):
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool"])
 def test_sizes_of_where(size, dtype, device, rng):
     """Tensors and numbers on either side, with a contiguous condition or not."""
-    c, a, b = (
-        rng.random(size + 1) < 0.5,
-        rng.integers(0, 9, size + 1).astype(dtype),
-        rng.integers(0, 9, size + 1).astype(dtype),
-    )
+    c = rng.random(size + 1) < 0.5
+    a = rng.integers(0, 9, size + 1).astype(dtype)
+    b = rng.integers(0, 9, size + 1).astype(dtype)
     condition, x, y = tensor(c, device), tensor(a, device), tensor(b, device)
     one = True if dtype == "bool" else 7
     for ours, numpy in ((x, a), (x[::-1], a[::-1]), (one, np.full_like(a, one))):

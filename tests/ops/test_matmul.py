@@ -125,10 +125,8 @@ def test_nothing_to_add_up_is_zero(device):
             litter(device)
             zeros = mg.zeros((3, 0), dtype=dtype, device=device) @ mg.zeros((0, 4), dtype=dtype, device=device)
             assert zeros.tolist() == [[0.0] * 4] * 3
-            w, b = (
-                mg.zeros((2, 0), dtype=dtype, device=device, requires_grad=True),
-                mg.ones(2, dtype=dtype, device=device),
-            )
+            w = mg.zeros((2, 0), dtype=dtype, device=device, requires_grad=True)
+            b = mg.ones(2, dtype=dtype, device=device)
             y = mg.linear(mg.zeros((3, 0), dtype=dtype, device=device), w, b)
             assert y.tolist() == [[1.0] * 2] * 3
         w = mg.ones((5, 4), dtype=dtype, device=device, requires_grad=True)

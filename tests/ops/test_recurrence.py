@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from checks import array, refuses
+from checks import array, raises, refuses
 
 import minigrad as mg
 from minigrad.engine.ops.recurrent import Cell, Lengths, composition, recurrent
@@ -273,8 +273,7 @@ def test_writing_into_the_output_is_noticed():
     y, _ = recurrent(cell, *inputs)
     with mg.no_grad():
         y[0] = 1.0
-    with pytest.raises(mg.GradientError, match=r"\[gru\]"):
-        y.sum().backward()
+    raises(mg.GradientError, r"\[gru\]", y.sum().backward)
 
 
 def test_truncated_backpropagation(device):
@@ -333,8 +332,7 @@ def test_bad_dtypes_and_cells():
     (("lstm",), {"swap": True}), (("lstm",), {"reset_after": False}), (("lstm",), {"eps": -1.0}),
 ])  # fmt: skip
 def test_cells_that_do_not_exist(arguments, options):
-    with pytest.raises(ValueError, match=r"\[recurrent\] "):
-        Cell(*arguments, **options)
+    raises(ValueError, r"\[recurrent\] ", Cell, *arguments, **options)
 
 
 def test_groups_of_a_gru():

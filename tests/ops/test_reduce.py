@@ -43,11 +43,9 @@ def check(shape, dtype, device, rng):
     wide = a.astype(np.float64) if eps else a
     for name in ("sum", "max", "min", "argmax", "argmin", "any", "all"):
         np.testing.assert_allclose(
-            array(getattr(mg, name)(x, 1)),
-            getattr(np, name)(wide, 1),
-            rtol=4 * eps,
+            array(getattr(mg, name)(x, 1)), getattr(np, name)(wide, 1), rtol=4 * eps,
             atol=eps * shape[1] * (name == "sum"),
-        )
+        )  # fmt: skip
     np.testing.assert_allclose(array(mg.cumulative_sum(x, axis=1)), np.cumsum(wide, 1), rtol=0, atol=4 * eps * shape[1])
     if eps:
         np.testing.assert_allclose(array(mg.mean(x, 1)), wide.mean(1), rtol=4 * eps, atol=4 * eps)

@@ -37,11 +37,9 @@ def test_widths(dtype, device, rng):
         np.testing.assert_allclose(array(y), p, rtol=16 * eps)
         np.testing.assert_allclose(array(z), np.log(p), rtol=16 * eps, atol=16 * eps)
         np.testing.assert_allclose(
-            array(mg.grad(y, x, tensor(g, device))),
-            p * (wide - (wide * p).sum(1, keepdims=True)),
-            rtol=0,
+            array(mg.grad(y, x, tensor(g, device))), p * (wide - (wide * p).sum(1, keepdims=True)), rtol=0,
             atol=64 * eps,
-        )
+        )  # fmt: skip
         dz = wide - p * wide.sum(1, keepdims=True)
         np.testing.assert_allclose(array(mg.grad(z, x, tensor(g, device))), dz, rtol=0, atol=16 * eps * width**0.5 * 5)
 
@@ -239,10 +237,8 @@ def test_errors(device):
     for labels in ([0.0, 1.0, 2.0], [math.nan, 0.0, 1.0]):
         refuses(TypeError, "cross_entropy", "float64", mg.cross_entropy, x, tensor(np.array(labels), device))
     for bad in (5, -1, -100 + 1, 2**40):
-        said, labels = (
-            ["0 to 4", str(bad), "row 1" if device == "cpu" else "got"],
-            tensor(np.array([0, bad, 1]), device),
-        )
+        said = ["0 to 4", str(bad), "row 1" if device == "cpu" else "got"]
+        labels = tensor(np.array([0, bad, 1]), device)
         refuses(IndexError, "cross_entropy", said, waited(mg.cross_entropy), x, labels)
     refuses(IndexError, "cross_entropy", ["-100"], waited(mg.cross_entropy), x, t - 100, None, 3)
     refuses(ValueError, "cross_entropy", ["(3, 5)", "(3, 1)"], mg.cross_entropy, x, t[:, None])

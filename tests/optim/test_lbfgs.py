@@ -158,38 +158,31 @@ def two():
     return [mg.ones(2, requires_grad=True), mg.ones(3, requires_grad=True)]
 
 
-@pytest.mark.parametrize(
-    "call, error, says",
-    [
-        (lambda: optim.LBFGS(two()).step(), TypeError, "optimizer.step(closure)"),
-        (lambda: optim.LBFGS(two()).step(lambda: None), TypeError, "got None: end it with return loss"),
-        (lambda: optim.LBFGS(two()).step(lambda: mg.ones(2)), TypeError, "got shape (2,): end it with return loss"),
-        (lambda: optim.LBFGS([{"params": [x]} for x in two()]), ValueError, "one group"),
-        (lambda: optim.LBFGS(two(), lr=-1), ValueError, "lr"),
-        (lambda: optim.LBFGS(two(), lr="fast"), TypeError, "lr"),
-        (lambda: optim.LBFGS(two(), max_iter=0), ValueError, "max_iter"),
-        (lambda: optim.LBFGS(two(), max_eval=1.5), TypeError, "max_eval"),
-        (lambda: optim.LBFGS(two(), history_size=0), ValueError, "history_size"),
-        (lambda: optim.LBFGS(two(), tolerance_grad=-1), ValueError, "tolerance_grad"),
-        (lambda: optim.LBFGS(two(), line_search_fn="wolfe"), ValueError, "strong_wolfe"),
-    ],
-)
+@pytest.mark.parametrize("call, error, says", [
+    (lambda: optim.LBFGS(two()).step(), TypeError, "optimizer.step(closure)"),
+    (lambda: optim.LBFGS(two()).step(lambda: None), TypeError, "got None: end it with return loss"),
+    (lambda: optim.LBFGS(two()).step(lambda: mg.ones(2)), TypeError, "got shape (2,): end it with return loss"),
+    (lambda: optim.LBFGS([{"params": [x]} for x in two()]), ValueError, "one group"),
+    (lambda: optim.LBFGS(two(), lr=-1), ValueError, "lr"), (lambda: optim.LBFGS(two(), lr="fast"), TypeError, "lr"),
+    (lambda: optim.LBFGS(two(), max_iter=0), ValueError, "max_iter"),
+    (lambda: optim.LBFGS(two(), max_eval=1.5), TypeError, "max_eval"),
+    (lambda: optim.LBFGS(two(), history_size=0), ValueError, "history_size"),
+    (lambda: optim.LBFGS(two(), tolerance_grad=-1), ValueError, "tolerance_grad"),
+    (lambda: optim.LBFGS(two(), line_search_fn="wolfe"), ValueError, "strong_wolfe"),
+])  # fmt: skip
 def test_wrong_arguments(call, error, says):
     with pytest.raises(error, match=r"^\[LBFGS\]") as raised:
         call()
     assert says in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "edit, says",
-    [
-        (lambda state: state["state"].update({1: state["state"][0]}), "one state"),
-        (lambda state: state["state"][0].pop("d"), "H_diag"),
-        (lambda state: state["state"][0].update(momentum=1), "H_diag"),
-        (lambda state: state["state"][0].update(d=mg.ones(3)), "shape"),
-        (lambda state: state["state"][0].update(n_iter=-1), "n_iter"),
-    ],
-)
+@pytest.mark.parametrize("edit, says", [
+    (lambda state: state["state"].update({1: state["state"][0]}), "one state"),
+    (lambda state: state["state"][0].pop("d"), "H_diag"),
+    (lambda state: state["state"][0].update(momentum=1), "H_diag"),
+    (lambda state: state["state"][0].update(d=mg.ones(3)), "shape"),
+    (lambda state: state["state"][0].update(n_iter=-1), "n_iter"),
+])  # fmt: skip
 def test_a_wrong_state_is_refused(edit, says):
     _, _, optimizer = minimized(mg, {}, steps=1)
     before, state = optimizer.state_dict(), optimizer.state_dict()

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from checks import agree, refuses
+from checks import agree, raises, refuses
 
 import minigrad as mg
 from minigrad import optim
@@ -448,8 +448,7 @@ def one():
     lambda: ours.ReduceLROnPlateau(one(), min_lr=[0.1, 0.2]), lambda: ours.StepLR(one(), 3, last_epoch=5),
 ])  # fmt: skip
 def test_bad_options(build):
-    with pytest.raises(ValueError, match=r"\[\w+\]"):
-        build()
+    raises(ValueError, r"\[\w+\]", build)
 
 
 def test_no_iterations():
@@ -461,14 +460,12 @@ def test_no_iterations():
 
 def test_wrong_types():
     for build in (lambda o: ours.StepLR(o, 3), lambda o: ours.LambdaLR(o, abs), lambda o: ours.ReduceLROnPlateau(o)):
-        with pytest.raises(TypeError, match="expected an Optimizer, got list"):
-            build([mg.zeros(1)])
+        raises(TypeError, "expected an Optimizer, got list", build, [mg.zeros(1)])
     optimizer = one()
     for wrong in (3, [3]):
         with pytest.raises(TypeError, match=r"^\[LambdaLR\] expected a function of the epoch for lr_lambda, got 3"):
             ours.LambdaLR(optimizer, wrong)
-    with pytest.raises(TypeError, match=r"\[SequentialLR\]"):
-        ours.SequentialLR(optimizer, [ours.ReduceLROnPlateau(optimizer)], [])
+    raises(TypeError, r"\[SequentialLR\]", ours.SequentialLR, optimizer, [ours.ReduceLROnPlateau(optimizer)], [])
     with pytest.raises(TypeError, match=r"^\[ChainedScheduler\] expected schedulers whose step\(\) has no arguments"):
         ours.ChainedScheduler([ours.ReduceLROnPlateau(optimizer)])
 

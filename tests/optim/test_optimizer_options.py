@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import raises, refuses
 from optimizers import two_ones
 
 import minigrad as mg
@@ -20,8 +20,7 @@ from minigrad.pytorch import POINTERS
 ])  # fmt: skip
 def test_options_out_of_range(name, options):
     key = next(iter(options))
-    with pytest.raises(ValueError, match=rf"\[{name}\] expected {key} >= 0, got"):
-        getattr(optim, name)([two_ones()], **options)
+    raises(ValueError, rf"\[{name}\] expected {key} >= 0, got", getattr(optim, name), [two_ones()], **options)
     refuses(ValueError, name, f"expected {key} >= 0, got", getattr(optim, name), [{"params": [two_ones()], **options}])
 
 
@@ -41,8 +40,7 @@ def test_options_out_of_range(name, options):
     lambda: optim.Adafactor([two_ones()], eps=(-1.0, 1e-3)), lambda: optim.Adafactor([two_ones()], eps=(1.0,)),
 ])  # fmt: skip
 def test_more_options_out_of_range(build):
-    with pytest.raises(ValueError, match=r"^\[(SGD|[NR]?AdamW?|RMSprop|Ada\w+|Lion|Muon)\] "):
-        build()
+    raises(ValueError, r"^\[(SGD|[NR]?AdamW?|RMSprop|Ada\w+|Lion|Muon)\] ", build)
 
 
 @pytest.mark.parametrize("name, change, error, message", [
@@ -68,8 +66,7 @@ def test_options_set_between_steps_are_checked_before_any_move(name, change, err
     else:
         group.update(change)
     for _ in range(2):
-        with pytest.raises(error, match=rf"^\[{name}\] {message}"):
-            optimizer.step()
+        raises(error, rf"^\[{name}\] {message}", optimizer.step)
         assert x.tolist() == y.tolist() == before
     group.clear()
     group.update(good)
@@ -86,21 +83,14 @@ def test_wrong_parameters():
     with pytest.raises(TypeError, match=r"^\[SGD\] expected a list of .*, got a Sequential: use its parameters\(\)$"):
         optim.SGD(nn.Sequential(nn.Linear(2, 2)))
     for params in ([np.ones(2)], [("weight", None)], [3.0], [x, None]):
-        with pytest.raises(TypeError, match=r"^\[SGD\] expected tensors, got \w+$"):
-            optim.SGD(params)
-    with pytest.raises(TypeError, match=r"^\[SGD\] expected tensors, got tuple \(int, Tensor\), whose \[1\] is one$"):
-        optim.SGD([(0, x)])
+        raises(TypeError, r"^\[SGD\] expected tensors, got \w+$", optim.SGD, params)
+    raises(TypeError, r"^\[SGD\] expected tensors, got tuple \(int, Tensor\), whose \[1\] is one$", optim.SGD, [(0, x)])
     for group in ({"lr": 0.1}, [x]):
-        with pytest.raises(TypeError, match="key 'params'"):
-            optim.SGD([x]).add_param_group(group)
-    with pytest.raises(TypeError, match="no order"):
-        optim.SGD([{"params": {x}}])
-    with pytest.raises(ValueError, match="expected distinct parameters"):
-        optim.SGD([x, x])
-    with pytest.raises(ValueError, match="expected distinct parameters"):
-        optim.SGD([{"params": [x]}, {"params": [two_ones(), x]}])
-    with pytest.raises(ValueError, match="expected leaves"):
-        optim.SGD([x * 2])
+        raises(TypeError, "key 'params'", optim.SGD([x]).add_param_group, group)
+    raises(TypeError, "no order", optim.SGD, [{"params": {x}}])
+    raises(ValueError, "expected distinct parameters", optim.SGD, [x, x])
+    raises(ValueError, "expected distinct parameters", optim.SGD, [{"params": [x]}, {"params": [two_ones(), x]}])
+    raises(ValueError, "expected leaves", optim.SGD, [x * 2])
 
 
 def test_named_parameters():
@@ -126,8 +116,7 @@ def test_named_parameters():
 def test_hooks_say_what_to_write():
     optimizer = optim.SGD([two_ones()])
     for name in POINTERS["minigrad.optim.Optimizer"]:
-        with pytest.raises(AttributeError, match=rf"^\[{name}\] is not available: c.*`optimizer\.\w+\("):
-            getattr(optimizer, name)
+        raises(AttributeError, rf"^\[{name}\] is not available: c.*`optimizer\.\w+\(", getattr, optimizer, name)
     with pytest.raises(AttributeError, match=r"^'SGD' object has no attribute 'registered'$"):
         _ = optimizer.registered
 
@@ -135,8 +124,7 @@ def test_hooks_say_what_to_write():
 def test_a_refused_group_leaves_no_trace():
     x, y = two_ones(), two_ones()
     optimizer = optim.SGD([x])
-    with pytest.raises(ValueError, match="lr"):
-        optimizer.add_param_group({"params": [y], "lr": -1.0})
+    raises(ValueError, "lr", optimizer.add_param_group, {"params": [y], "lr": -1.0})
     assert len(optimizer.param_groups) == 1
     optimizer.add_param_group({"params": [y]})
     x.grad = y.grad = mg.ones(2)

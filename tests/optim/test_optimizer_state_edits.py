@@ -5,7 +5,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from checks import array
+from checks import array, raises
 from optimizers import agree, give, gradients, pair, two_ones
 
 import minigrad as mg
@@ -121,8 +121,7 @@ def test_a_state_that_is_none_moves_nothing(edit, error, message):
     optimizer.step()
     before = x.tolist(), y.tolist()
     edit(optimizer, y)
-    with pytest.raises(error, match=rf"^\[Adam\] {message}"):
-        optimizer.step()
+    raises(error, rf"^\[Adam\] {message}", optimizer.step)
     assert (x.tolist(), y.tolist()) == before
     optimizer.state = {}
     optimizer.step()

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import array, tensor
+from checks import array, raises, tensor
 from optimizers import CASES, COMPOSED, SHAPES, STEPS, agree, give, gradients, pair, two_ones
 
 import minigrad as mg
@@ -123,8 +123,7 @@ def test_load_state_dict_errors_change_nothing():
         (wrong_size, r"groups of \[2\]"), (wrong_shape, r"exp_avg.*\(3,\), got \(7,\)"), (wrong_option, "lr"),
         (decoupled, "decoupled_weight_decay=False, got True"),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match=rf"\[Adam\].*{message}"):
-            optimizer.load_state_dict(wrong)
+        raises(ValueError, rf"\[Adam\].*{message}", optimizer.load_state_dict, wrong)
     assert optimizer.param_groups[0]["lr"] == 0.5
     assert optimizer.state[x[0]]["step"] == 1
 
@@ -181,10 +180,8 @@ def change(*keys, **values):
 ])  # fmt: skip
 def test_damaged_state_is_refused_whole(name, needed):
     """The error names what is missing or wrong, and options and state do not change."""
-    first, buffer = (
-        needed[1] if needed else "momentum_buffer",
-        {"SGD": "momentum_buffer", "RMSprop": "grad_avg"}.get(name),
-    )
+    first = needed[1] if needed else "momentum_buffer"
+    buffer = {"SGD": "momentum_buffer", "RMSprop": "grad_avg"}.get(name)
     x = [two_ones(), mg.ones(3, requires_grad=True)]
     options = {"SGD": {"momentum": 0.9}, "RMSprop": {"centered": True}}.get(name, {})
     optimizer = getattr(optim, name)(x, lr=0.5, **options)
@@ -221,8 +218,7 @@ def test_damaged_state_is_refused_whole(name, needed):
     for damage, error, message in cases:
         wrong = copy.deepcopy(saved)
         damage(wrong)
-        with pytest.raises(error, match=rf"^\[{name}\] {message}"):
-            optimizer.load_state_dict(wrong)
+        raises(error, rf"^\[{name}\] {message}", optimizer.load_state_dict, wrong)
         assert str(optimizer.state_dict()) == before
     for wrong in (5, None, [saved]):
         with pytest.raises(TypeError, match=rf"^\[{name}\] expected a state dict with 'param_groups' and 'state', got"):
@@ -256,5 +252,4 @@ def test_checkpoint_says_which_part_is_not_an_optimizers(tmp_path):
     layer = nn.Linear(2, 1)
     mg.save_checkpoint(tmp_path / "run", optimizer=layer)
     match = r"run: optimizer: \[Adam\] expected a state dict with 'param_groups' and 'state', got weight, bias"
-    with pytest.raises(ValueError, match=match):
-        mg.load_checkpoint(tmp_path / "run", optimizer=optim.Adam(layer.parameters()))
+    raises(ValueError, match, mg.load_checkpoint, tmp_path / "run", optimizer=optim.Adam(layer.parameters()))

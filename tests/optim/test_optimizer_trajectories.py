@@ -74,10 +74,8 @@ def test_squares_that_overflow(name, options, dtype, scale, device, torch):
 
 def test_a_square_that_overflows_before_its_mean(device, torch):
     """The state is PyTorch's, which multiplies by 1 - β₂ first."""
-    ours, theirs = (
-        [tensor(np.ones(3, "float32"), device, True)],
-        [torch.ones(3, dtype=torch.float32, requires_grad=True)],
-    )
+    ours = [tensor(np.ones(3, "float32"), device, True)]
+    theirs = [torch.ones(3, dtype=torch.float32, requires_grad=True)]
     a, b = optim.Adam(ours, lr=0.1), torch.optim.Adam(theirs, lr=0.1)
     for factor in (1e20, 1e19, 1.0):
         give(torch, ours, theirs, [np.array([1.0, -2.0, 3.0]) * factor], "float32")

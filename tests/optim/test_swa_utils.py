@@ -147,15 +147,9 @@ def test_wrong_options():
     optimizer = optim.SGD([mg.zeros(1, requires_grad=True)])
     refuses(ValueError, "get_ema_avg_fn", "expected decay from 0 to 1, got 2", swa_utils.get_ema_avg_fn, 2.0)
     refuses(
-        ValueError,
-        "SWALR",
-        "expected anneal_strategy 'cos' or 'linear', got 'x'",
-        swa_utils.SWALR,
-        optimizer,
-        0.1,
-        3,
+        ValueError, "SWALR", "expected anneal_strategy 'cos' or 'linear', got 'x'", swa_utils.SWALR, optimizer, 0.1, 3,
         "x",
-    )
+    )  # fmt: skip
     refuses(ValueError, "SWALR", "expected 1 values of swa_lr, got 2", swa_utils.SWALR, optimizer, [0.1, 0.2])
     scheduler = swa_utils.SWALR(optimizer, 0.1)
     optimizer.add_param_group({"params": [mg.zeros(1, requires_grad=True)]})

@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 from checks import doubling, named, told_to
+from threaded import in_threads
 
 import minigrad as mg
 from minigrad.engine.memory import listener
@@ -149,9 +150,7 @@ def test_a_thread_that_outlives_the_profile_is_left_alone():
 
 def test_a_profile_that_saw_a_thread_is_freed():
     with mg.profile() as p:
-        thread = threading.Thread(target=lambda: mg.ones(2, requires_grad=True).exp())
-        thread.start()
-        thread.join()
+        in_threads(lambda: mg.ones(2, requires_grad=True).exp())
     assert len({event.thread for event in p.events}) == 1
     gone = weakref.ref(p)
     del p

@@ -14,7 +14,7 @@ from pathlib import Path
 import interrupted_run
 import numpy as np
 import pytest
-from checks import array, refuses
+from checks import array, raises, refuses
 
 import minigrad as mg
 from minigrad import data, nn, optim
@@ -260,11 +260,9 @@ def test_what_cannot_be_saved(path):
         ({"a": [object()]}, r"object at extra\.a\.0"), ({1, 2}, "set"), ([nn.Linear(1, 1)], r"Linear at extra\.0"),
         (b"x", "bytes"), ({"a": 1j}, "complex"),
     ):  # fmt: skip
-        with pytest.raises(TypeError, match=rf"\[save_checkpoint\] expected .*got {message}"):
-            mg.save_checkpoint(path, extra=value)
+        raises(TypeError, rf"\[save_checkpoint\] expected .*got {message}", mg.save_checkpoint, path, extra=value)
     assert not path.exists()
-    with pytest.raises(FileNotFoundError, match="absent/run'"):
-        mg.save_checkpoint(path.parent / "absent" / "run")
+    raises(FileNotFoundError, "absent/run'", mg.save_checkpoint, path.parent / "absent" / "run")
 
 
 def test_what_json_cannot_hold(path):
@@ -302,8 +300,7 @@ def refused(path, run, error, match, **more):
     """Loading raises an error and changes nothing."""
     before = copy.deepcopy(state(run))
     devices = [x.device for part in run.values() for x in tensors(part.state_dict())]
-    with pytest.raises(error, match=match):
-        mg.load_checkpoint(path, **run, **more)
+    raises(error, match, mg.load_checkpoint, path, **run, **more)
     assert state(run) == before
     assert [x.device for part in run.values() for x in tensors(part.state_dict())] == devices
 
@@ -429,8 +426,7 @@ def test_sequences_of_schedules_take_over_all_or_nothing():
     wrong["schedulers"][0]["last_epoch"] = 7
     del wrong["schedulers"][1]["gamma"]
     for states in (wrong, {**before, "schedulers": before["schedulers"][:1]}, {**before, "milestones": [1, 2]}, {}):
-        with pytest.raises(ValueError, match=r"\[(SequentialLR|ExponentialLR)\] expected"):
-            scheduler.load_state_dict(states)
+        raises(ValueError, r"\[(SequentialLR|ExponentialLR)\] expected", scheduler.load_state_dict, states)
         assert scheduler.state_dict() == before
     plateau = optim.lr_scheduler.ReduceLROnPlateau(optimizer)
     refuses(ValueError, "ReduceLROnPlateau", "expected a state with", plateau.load_state_dict, before)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from checks import raises
 
 import minigrad as mg
 from minigrad.tools.files import ENDING, write
@@ -205,8 +206,7 @@ def test_access_lists(path):
     os.setxattr(path.parent, "system.posix_acl_default", with_user)
     mg.save({"x": mg.ones(1)}, path)
     assert mode(path) == 0o640
-    with pytest.raises(OSError, match="No data available"):
-        os.getxattr(path, name)
+    raises(OSError, "No data available", os.getxattr, path, name)
 
 
 REFUSED = """
@@ -294,8 +294,7 @@ def test_names_that_no_file_can_have(tmp_path, monkeypatch, name, error):
         ("load", lambda: mg.load(name)),
     ):
         match = rf"^\[{op}\] expected a path" if error in (TypeError, ValueError) else None
-        with pytest.raises(error, match=match):
-            call()
+        raises(error, match, call)
     assert os.listdir(tmp_path) == ["file"]
 
 

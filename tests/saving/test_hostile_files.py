@@ -8,7 +8,7 @@ import time
 
 import pytest
 import safetensors
-from checks import refuses
+from checks import raises, refuses
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,8 +23,7 @@ def path(tmp_path):
 
 def test_sizes_of_halves_are_checked(path):
     path.write_bytes(header({"x": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 3]}}, b"\0" * 3))
-    with pytest.raises(ValueError, match="the header describes 'x' as"):
-        mg.load(path, dtype="float32")
+    raises(ValueError, "the header describes 'x' as", mg.load, path, dtype="float32")
 
 
 def test_bytes_that_are_no_bool(path):
@@ -35,13 +34,11 @@ def test_bytes_that_are_no_bool(path):
 
 
 def test_absent_places(tmp_path):
-    with pytest.raises(FileNotFoundError, match="absent"):
-        mg.load(tmp_path / "absent")
+    raises(FileNotFoundError, "absent", mg.load, tmp_path / "absent")
     with pytest.raises(FileNotFoundError) as caught:
         mg.save({"x": mg.ones(1)}, tmp_path / "absent" / "x")
     assert str(caught.value) == f"[Errno 2] No such file or directory: '{tmp_path / 'absent' / 'x'}'"
-    with pytest.raises(OSError, match="irectory"):
-        mg.load(tmp_path)
+    raises(OSError, "irectory", mg.load, tmp_path)
     with pytest.raises(OSError, match="irectory") as caught:
         mg.save({"x": mg.ones(1)}, tmp_path)
     assert caught.value.filename == str(tmp_path)
@@ -65,8 +62,7 @@ def test_a_number_is_no_path(path):
     """open() would take a number for an open file, and close it afterwards."""
     with open(path, "wb+") as file:
         for call in (mg.load, lambda number: mg.save({"x": mg.ones(1)}, number)):
-            with pytest.raises(TypeError, match=rf"^\[(load|save)\] expected a path, got {file.fileno()}$"):
-                call(file.fileno())
+            raises(TypeError, rf"^\[(load|save)\] expected a path, got {file.fileno()}$", call, file.fileno())
         file.write(b"still open")
 
 
@@ -87,8 +83,7 @@ def test_a_file_cut_anywhere(path):
             mg.load(path)
         assert str(path) in str(caught.value)
     path.write_bytes(whole + b"\0")
-    with pytest.raises(ValueError, match=r"\[load\]"):
-        mg.load(path)
+    raises(ValueError, r"\[load\]", mg.load, path)
 
 
 def header(entries, data=b""):
@@ -131,15 +126,13 @@ def agrees(path, content):
             for name, entry in safetensors.deserialize(content)
         }
     except (safetensors.SafetensorError, UnicodeError):
-        with pytest.raises(ValueError, match=r"\[load\]"):
-            mg.load(path)
+        raises(ValueError, r"\[load\]", mg.load, path)
         return
     if any(dtype in serialization.INTEGERS for dtype, _, _ in expected.values()):
         assert mg.load(path).keys() == expected.keys()
         return
     if any(dtype not in ("F32", "F64", "I32", "I64", "BOOL") for dtype, _, _ in expected.values()):
-        with pytest.raises(ValueError, match="expected float32"):
-            mg.load(path)
+        raises(ValueError, "expected float32", mg.load, path)
         return
     found = mg.load(path)
     assert {name: (list(x.shape), x.numpy().tobytes()) for name, x in found.items()} == {
@@ -198,8 +191,7 @@ def test_headers_that_others_would_refuse(path, monkeypatch):
     monkeypatch.setattr(serialization, "HEADER_LIMIT", 1000)
     for names in ({"x" * 1000: mg.ones(1)}, {"\ud800": mg.ones(1)}):
         match = r"^\[save\] expected names and metadata (of at most 1,000 bytes|that UTF-8 can encode)"
-        with pytest.raises(ValueError, match=match):
-            mg.save(names, path)
+        raises(ValueError, match, mg.save, names, path)
     with pytest.raises(ValueError, match=r"^\[save\] expected names and metadata that UTF-8 can encode, got .*ud800"):
         mg.save({}, path, metadata={"a": "b\ud800"})
     assert mg.load(path)["x"].tolist() == [1.0]
@@ -240,5 +232,4 @@ def test_a_shape_whose_product_is_astronomic(path):
 
 def test_too_many_axes(path):
     path.write_bytes(header({"x": {"dtype": "F32", "shape": [1] * 70, "data_offsets": [0, 4]}}, b"\0" * 4))
-    with pytest.raises(ValueError, match=r"model\.safetensors.*x"):
-        mg.load(path)
+    raises(ValueError, r"model\.safetensors.*x", mg.load, path)

@@ -11,7 +11,7 @@ import joblib
 import numpy as np
 import pytest
 import safetensors
-from checks import refuses
+from checks import raises, refuses
 from safetensors.numpy import save_file
 
 import minigrad as mg
@@ -108,8 +108,7 @@ def zipped(name):
 ])  # fmt: skip
 def test_other_files_are_named(name, content, message):
     pathlib.Path(name).write_bytes(content() if callable(content) else content)
-    with pytest.raises(ValueError, match=rf"^\[load\] {name} is {message}"):
-        mg.load(name)
+    raises(ValueError, rf"^\[load\] {name} is {message}", mg.load, name)
 
 
 # ── dtypes ──
@@ -143,8 +142,7 @@ def test_small_floats(kind):
     bits = torch.arange(256, dtype=torch.uint8) if dtype.itemsize == 1 else torch.arange(-(2**15), 2**15).short()
     values = bits.view(dtype)
     save_file({"x": values, "y": torch.ones(1)}, "a")
-    with pytest.raises(ValueError, match=rf'got {kind} for \'x\': pass dtype="float32" to convert'):
-        mg.load("a")
+    raises(ValueError, rf'got {kind} for \'x\': pass dtype="float32" to convert', mg.load, "a")
     mg.save({"x": values}, "b")
     layer = nn.Module()
     layer.register_parameter("x", nn.Parameter(mg.zeros(len(values))))
@@ -160,10 +158,8 @@ def test_a_dtype_that_cannot_be_read():
     for options in ({}, {"dtype": "float32"}):
         with pytest.raises(ValueError, match=r"expected float32.* got C64 for 'x' and 1 more: ") as caught:
             mg.load("it's", **options)
-    found, names = (
-        str(caught.value).partition("1 more: ")[2].partition(" reads"),
-        {"safetensors": safetensors, "name": "y"},
-    )
+    found = str(caught.value).partition("1 more: ")[2].partition(" reads")
+    names = {"safetensors": safetensors, "name": "y"}
     assert eval(found[0], names).tolist() == [1, 1, 1]
 
 

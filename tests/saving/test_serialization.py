@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checks import array, refuses, tensor
+from checks import array, raises, refuses, tensor
 from safetensors import numpy as safetensors_numpy
 
 import minigrad as mg
@@ -181,8 +181,7 @@ def test_a_failure_leaves_the_old_file_and_no_other(path, monkeypatch, function)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, function, fail)
-    with pytest.raises(OSError, match="No space left"):
-        mg.save({"x": mg.zeros(3)}, path)
+    raises(OSError, "No space left", mg.save, {"x": mg.zeros(3)}, path)
     assert os.listdir(path.parent) == [path.name]
     assert mg.load(path)["x"].tolist() == [1.0, 1.0, 1.0]
 
@@ -250,8 +249,7 @@ def test_floats_are_converted(path, monkeypatch, dtype):
         "none": torch.zeros((0, 3), dtype=torch.float16),
     }
     safetensors_torch.save_file(theirs, path)
-    with pytest.raises(ValueError, match=r"got bfloat16 for 'brain' and 2 more: pass dtype=\"float32\" to convert"):
-        mg.load(path)
+    raises(ValueError, r"got bfloat16 for 'brain' and 2 more: pass dtype=\"float32\" to convert", mg.load, path)
     loaded = mg.load(path, dtype=dtype)
     kind = mg.zeros(1, dtype=dtype).dtype
     assert {name: x.dtype for name, x in loaded.items()} == {
@@ -264,8 +262,7 @@ def test_floats_are_converted(path, monkeypatch, dtype):
         np.testing.assert_array_equal(np.signbit(x.numpy()), np.signbit(expected))
     assert mg.load(path, metadata=True, dtype=dtype)[1] == {}
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ValueError, match="not a complete safetensors file"):
-        mg.load(path, dtype=dtype)
+    raises(ValueError, "not a complete safetensors file", mg.load, path, dtype=dtype)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float16", int, {"a": "b"}, 3])
@@ -299,14 +296,11 @@ def test_arrays_of_other_libraries(path):
     a = np.arange(6.0).reshape(2, 3)
     mg.save(
         {
-            "array": a.T,
-            "big": a.astype(">f4"),
-            "whole": np.arange(3),
-            "theirs": torch.tensor([True, False]),
+            "array": a.T, "big": a.astype(">f4"), "whole": np.arange(3), "theirs": torch.tensor([True, False]),
             "ours": mg.ones(1),
         },
         path,
-    )
+    )  # fmt: skip
     loaded = mg.load(path)
     assert {name: x.dtype.name for name, x in loaded.items()} == {
         "array": "float64", "big": "float32", "whole": "int64", "theirs": "bool", "ours": "float32"
@@ -323,8 +317,7 @@ def test_the_state_of_an_optimizer_is_for_checkpoints(path):
     refuses(TypeError, "save", "got Adam: save_checkpoint(path, name=...) saves its state", mg.save, optimizer, path)
     for state in (optimizer.state_dict(), {"model": model.state_dict()}, {"epoch": 3}):
         match = r"^\[save\] expected a Tensor or an array for .*: save_checkpoint also saves"
-        with pytest.raises(TypeError, match=match):
-            mg.save(state, path)
+        raises(TypeError, match, mg.save, state, path)
     assert not path.exists()
 
 
@@ -335,6 +328,5 @@ def test_safetensors_is_imported_only_when_needed():
 
 
 def test_a_tensor_without_memory_is_refused(tmp_path):
-    with pytest.raises(TypeError, match="'x'"):
-        mg.save({"x": mg.Tensor.__new__(mg.Tensor)}, tmp_path / "file")
+    raises(TypeError, "'x'", mg.save, {"x": mg.Tensor.__new__(mg.Tensor)}, tmp_path / "file")
     assert not list(tmp_path.iterdir())

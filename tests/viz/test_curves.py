@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import raises, refuses
 
 from minigrad import viz
 
@@ -24,10 +24,8 @@ def test_one_run():
     assert {line.get_linestyle() for line in found.values()} == {"-"}
     (axes,) = figure.axes
     assert (axes.get_title("left") or axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == (
-        "Digits",
-        "epoch",
-        "loss",
-    )
+        "Digits", "epoch", "loss",
+    )  # fmt: skip
     assert axes.get_yscale() == "log"
     assert len(axes.collections) == 0  # no band around one run
 
@@ -136,15 +134,13 @@ def test_errors():
         ({"a": [{}]}, "expected as many numbers from each seed, got others for 'a'"),
         ([{"a": 1, "b": 2}, {"a": 1}], "expected 'b' in every epoch"),
     ]:
-        with pytest.raises(ValueError, match=rf"^\[curves\] {message}"):
-            viz.curves(history)
+        raises(ValueError, rf"^\[curves\] {message}", viz.curves, history)
     for history, message in [
         (5, "expected a dict, or a dict for each epoch, got int"),
         ({1: [1, 2]}, "expected names that are strings, got 1 of type int"),
         ([{None: 1.0}], "expected names that are strings, got None of type NoneType"),
     ]:
-        with pytest.raises(TypeError, match=rf"^\[curves\] {message}$"):
-            viz.curves(history)
+        raises(TypeError, rf"^\[curves\] {message}$", viz.curves, history)
     with pytest.raises(ValueError, match=r"\[curves\] expected x of length 2 for 'a', got shape \(3,\)"):
         viz.curves({"a": [1, 2]}, x=[1, 2, 3])
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checks import Cube, doubling, refuses
+from checks import Cube, doubling, raises, refuses
 from pages import content, numbers, shown
 
 import minigrad as mg
@@ -288,8 +288,7 @@ def test_what_cannot_be_explored_says_why():
     loss = (x * x).sum()
     loss.backward()
     match = r"\[explore\] expected a tape that is whole, got one .* freed from sum on"
-    with pytest.raises(mg.GradientError, match=match):
-        viz.explore(loss)
+    raises(mg.GradientError, match, viz.explore, loss)
     assert listener.last_listener() is None
 
 

@@ -332,14 +332,9 @@ def test_inside_a_notebook_it_follows_the_theme_around_it(visit, mlp):
 
 def lenet():
     model = nn.Sequential(
-        nn.Conv2d(1, 4, 3),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.BatchNorm2d(4),
-        nn.Flatten(),
-        nn.Dropout(0.5),
+        nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.BatchNorm2d(4), nn.Flatten(), nn.Dropout(0.5),
         nn.Linear(36, 3),
-    )
+    )  # fmt: skip
     return F.cross_entropy(model(mg.random.normal(0, 1, (2, 1, 8, 8))), mg.tensor([0, 2])), model
 
 

@@ -11,11 +11,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from checks import doubling, refuses
+from checks import doubling, raises, refuses
 
 import minigrad as mg
 from minigrad import nn, viz
 from minigrad.nn import functional as F
+from minigrad.viz.layout import GAP, Item, Line, _fit_rising, place
 
 # Seconds, on a busy machine; a sanitizer, which is loaded before Python, makes everything several times slower.
 LIMIT = 10 if os.environ.get("LD_PRELOAD") else 2
@@ -323,8 +324,7 @@ def test_errors():
     x = mg.ones(2, requires_grad=True)
     refuses(TypeError, "graph", "expected a tensor, got list", viz.graph, [x])
     match = r"\[graph\] expected a tensor that depends on something .* got one of shape \(2,\)"
-    with pytest.raises(mg.GradientError, match=match):
-        viz.graph(mg.ones(2))
+    raises(mg.GradientError, match, viz.graph, mg.ones(2))
     refuses(ValueError, "graph", "expected max_nodes of 3 or more, got 2", viz.graph, x.exp(), max_nodes=2)
 
 
@@ -340,8 +340,7 @@ NAMES = [
 @pytest.mark.parametrize("names, message", NAMES, ids=["int", "key", "value", "foreign"])
 def test_names_that_are_none(draw, names, message):
     x = mg.ones((), requires_grad=True)
-    with pytest.raises(TypeError, match=rf"^\[{draw.__name__}\] expected names {message}$"):
-        draw(x.exp(), names=names)
+    raises(TypeError, rf"^\[{draw.__name__}\] expected names {message}$", draw, x.exp(), names=names)
 
 
 @pytest.mark.parametrize("most", ["5", b"5", [3], 1j, math.nan, 5.0, np.array([3, 4])])
@@ -354,8 +353,7 @@ def test_max_nodes_that_is_no_integer(most):
     (None, TypeError), (3, TypeError), (["x"], TypeError), ("a\0b", ValueError), ("\ud800", ValueError),
 ])  # fmt: skip
 def test_paths_that_are_none(path, error):
-    with pytest.raises(error, match=r"^\[graph\] expected a path"):
-        viz.graph(mg.ones(1, requires_grad=True) * 2).save(path)
+    raises(error, r"^\[graph\] expected a path", viz.graph(mg.ones(1, requires_grad=True) * 2).save, path)
 
 
 @pytest.mark.parametrize(
@@ -425,8 +423,7 @@ def test_a_tape_that_was_freed_is_not_drawn_as_if_it_were_whole():
     y = (x * x).sum()
     y.backward()
     match = r"^\[graph\] expected a tape that is whole, got one .* freed from sum on: .*retain_graph=True"
-    with pytest.raises(mg.GradientError, match=match):
-        viz.graph(y)
+    raises(mg.GradientError, match, viz.graph, y)
     kept = (x * x).sum()
     kept.backward(retain_graph=True)
     assert repr(viz.graph(kept)) == "<Graph of 2 operations and 1 leaf>"
@@ -437,6 +434,55 @@ def test_a_tape_whose_leaf_became_another_tensor_is_not_shown(show):
     x, w = mg.ones(3, requires_grad=True), mg.ones(3, requires_grad=True)
     y = (x + w).sum()
     w.set_(mg.ones((2, 2)))
-    match = rf"^\[{show.__name__}\] .* a leaf of shape \(3,\) became another tensor .*again$"
-    with pytest.raises(mg.GradientError, match=match):
-        show(y)
+    raises(mg.GradientError, rf"^\[{show.__name__}\] .* a leaf of shape \(3,\) became another tensor .*again$", show, y)
+
+
+# ── layers, orders and coordinates ───────────────────────────────────────────────────────────────────
+
+
+def test_a_diamond():
+    items = [Item(40, 20)] * 4
+    placed = place(items, [Line(0, 1, 0), Line(0, 2, 0), Line(1, 3, 1), Line(2, 3, 2)])
+    (x0, y0), (x1, y1), (x2, y2), (x3, y3) = placed.corners
+    assert y0 < y1 == y2 < y3
+    assert x0 == x3 == pytest.approx((x1 + x2) / 2)
+    assert abs(x1 - x2) == 40 + GAP
+    assert placed.width == 80 + GAP
+
+
+def test_sources_stand_right_above_what_they_lead_to():
+    placed = place([Item(10, 10)] * 4, [Line(0, 1, 0), Line(1, 3, 1), Line(2, 3, 2)])
+    assert placed.corners[2][1] == placed.corners[1][1]
+
+
+def test_lines_pass_beside_nodes_between_their_ends():
+    """From the first to the last of a chain, around the middle."""
+    items = [Item(60, 20)] * 3
+    placed = place(items, [Line(0, 1, "a"), Line(1, 2, "b"), Line(0, 2, "a")])
+    (left, top), width = placed.corners[1], 60
+    passing = [x for x, y in placed.routes[2] if top <= y <= top + 20]
+    assert passing
+    assert all(x < left or x > left + width for x in passing)
+
+
+def test_crossings_are_undone():
+    """Four parallel chains whose ends are given in another order."""
+    items = [Item(10, 10)] * 8
+    pairs = [(0, 6), (1, 4), (2, 7), (3, 5)]
+    placed = place(items, [Line(a, b, a) for a, b in pairs])
+    tops = sorted(pairs, key=lambda pair: placed.corners[pair[0]][0])
+    assert tops == sorted(pairs, key=lambda pair: placed.corners[pair[1]][0])
+
+
+def test_pooling_is_the_nearest_fit_rising_sequence(rng):
+    """Its elements are the largest of the smallest means around them (Barlow et al. 1972)."""
+    for _ in range(20):
+        values, weights = rng.normal(size=7), rng.uniform(0.5, 3, size=7)
+        expected = [
+            max(
+                min(np.average(values[j : k + 1], weights=weights[j : k + 1]) for k in range(i, 7))
+                for j in range(i + 1)
+            )
+            for i in range(7)
+        ]
+        np.testing.assert_allclose(_fit_rising(values.tolist(), weights.tolist()), expected)

@@ -1,10 +1,9 @@
 """A recording keeps the original values and times, and forwards events to other observers."""
 
-import threading
-
 import pytest
 from checks import refuses, told_to
 from pages import shown
+from threaded import in_threads
 
 import minigrad as mg
 from minigrad import viz
@@ -102,9 +101,7 @@ def test_a_profile_sees_what_follows_a_recording_in_another_thread():
         w.sin()
 
     with mg.profile() as p:
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
+        in_threads(work)
     assert {(event.op, event.phase) for event in p.events} == {("exp", "forward"), ("sin", "forward")}
 
 

@@ -53,10 +53,8 @@ def product(dtype, tf32, stream, workspace, op_a, op_b, m, n, k, alpha, a, lda, 
             ctypes.memset(workspace, 0xFF, 1 << 10)
         for i in range(batch):
             out = matrix(c + i * stride_c * size, OP_N, m, n, ldc)
-            left, right = (
-                matrix(a + i * stride_a * size, op_a, m, k, lda),
-                matrix(b + i * stride_b * size, op_b, k, n, ldb),
-            )
+            left = matrix(a + i * stride_a * size, op_a, m, k, lda)
+            right = matrix(b + i * stride_b * size, op_b, k, n, ldb)
             if tf32:
                 left, right = shortened(left), shortened(right)
             with np.errstate(all="ignore"):  # like cuBLAS, without warnings
