@@ -7,7 +7,7 @@ from collections import UserList
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
-from checks import Suite, array, raises, refuses, tensor
+from checks import Suite, array, equals, raises, refuses, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 from table import CREATION
@@ -37,7 +37,7 @@ def test_dtypes_of_data(data, dtype, device):
     for make in (mg.tensor, mg.asarray):
         x = make(data, device=device)
         assert x.dtype == dtype
-        np.testing.assert_array_equal(array(x), np.asarray(data))
+        equals(x, np.asarray(data))
 
 
 @pytest.mark.parametrize("source", DTYPES)
@@ -49,7 +49,7 @@ def test_dtypes_asked_for(source, target, device):
     for dtype in (target, np.dtype(target), getattr(mg, target), python):
         x = mg.tensor(a, dtype=dtype, device=device)
         assert x.dtype == target
-        np.testing.assert_array_equal(array(x), a.astype(target))
+        equals(x, a.astype(target))
 
 
 @given(
@@ -59,10 +59,10 @@ def test_round_trips(device, a):
     """NumPy and back, nested lists and back."""
     x = mg.tensor(a, device=device)
     assert (x.shape, x.dtype, x.ndim, x.size, x.nbytes) == (a.shape, str(a.dtype), a.ndim, a.size, a.nbytes)
-    np.testing.assert_array_equal(array(x), a)
+    equals(x, a)
     np.testing.assert_equal(x.tolist(), a.tolist())
     if a.size:
-        np.testing.assert_array_equal(array(mg.tensor(a.tolist(), dtype=str(a.dtype), device=device)), a)
+        equals(mg.tensor(a.tolist(), dtype=str(a.dtype), device=device), a)
 
 
 def test_tensor_copies_and_asarray_shares():
@@ -156,7 +156,7 @@ def test_filled(shape, dtype, device):
         expected = np.full(shape, value, dtype or "float32")
         assert x.dtype == str(expected.dtype)
         assert x.device == device
-        np.testing.assert_array_equal(array(x), expected)
+        equals(x, expected)
         like = make_like(x)
         assert (like.shape, like.dtype, like.device) == (x.shape, x.dtype, device)
         assert like.data_ptr() != x.data_ptr() or x.size == 0
@@ -198,7 +198,7 @@ NUMBERS = st.integers(-20, 20) | st.floats(-20, 20, width=16).filter(lambda v: a
 def test_arange(device, numbers):
     x = mg.arange(*numbers, device=device)
     assert x.dtype == ("int64" if all(isinstance(n, int) for n in numbers) else "float32")
-    np.testing.assert_array_equal(array(x), np.arange(*numbers).astype(str(x.dtype)))
+    equals(x, np.arange(*numbers).astype(str(x.dtype)))
 
 
 def test_numbers_of_other_kinds(device):
@@ -248,12 +248,12 @@ def test_diagonals_far_away(device):
     x = mg.ones((2, 3), device=device)
     zeros, ones = np.zeros((2, 3)), np.ones((2, 3))
     for k in (2, 3, 4, 2**62, 2**63 - 1, 2**63, 2**100):
-        np.testing.assert_array_equal(array(mg.triu(x, k=k)), np.triu(ones, min(k, 9)))
-        np.testing.assert_array_equal(array(mg.tril(x, k=k)), ones)
-        np.testing.assert_array_equal(array(mg.triu(x, k=-k)), ones)
-        np.testing.assert_array_equal(array(mg.tril(x, k=-k)), zeros)
-        np.testing.assert_array_equal(array(mg.eye(2, 3, k=k + 1, device=device)), zeros)
-        np.testing.assert_array_equal(array(mg.eye(2, 3, k=-k, device=device)), zeros)
+        equals(mg.triu(x, k=k), np.triu(ones, min(k, 9)))
+        equals(mg.tril(x, k=k), ones)
+        equals(mg.triu(x, k=-k), ones)
+        equals(mg.tril(x, k=-k), zeros)
+        equals(mg.eye(2, 3, k=k + 1, device=device), zeros)
+        equals(mg.eye(2, 3, k=-k, device=device), zeros)
 
 
 @given(
@@ -265,7 +265,7 @@ def test_diagonals_far_away(device):
 )
 def test_linspace(device, start, stop, num, endpoint, dtype):
     x = mg.linspace(start, stop, num, endpoint=endpoint, dtype=dtype, device=device)
-    np.testing.assert_array_equal(array(x), np.linspace(start, stop, num, endpoint=endpoint).astype(dtype))
+    equals(x, np.linspace(start, stop, num, endpoint=endpoint).astype(dtype))
     assert mg.linspace(0, 1, 3, device=device).dtype == "float32"
 
 
@@ -274,7 +274,7 @@ def test_eye(n, m, k, device):
     for dtype in (None, *DTYPES):
         x = mg.eye(n, m, k=k, dtype=dtype, device=device)
         assert x.dtype == (dtype or "float32")
-        np.testing.assert_array_equal(array(x), np.eye(n, m, k))
+        equals(x, np.eye(n, m, k))
 
 
 def test_errors(device):
@@ -287,9 +287,7 @@ def test_errors(device):
     assert mg.meshgrid() == []
     assert mg.tril([[1, 2], [3, 4]]).tolist() == [[1, 0], [3, 4]]
     assert [g.tolist() for g in mg.meshgrid([1, 2], [3])] == [[[1, 2]], [[3, 3]]]
-    np.testing.assert_array_equal(
-        array(mg.triu(tensor(np.full((2, 2), np.inf), device))), [[np.inf, np.inf], [0, np.inf]]
-    )
+    equals(mg.triu(tensor(np.full((2, 2), np.inf), device)), [[np.inf, np.inf], [0, np.inf]])
 
 
 @pytest.mark.parametrize("make", [mg.tensor, mg.asarray])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import agree, array, raises, refuses, tensor
+from checks import agree, array, equals, near, raises, refuses, tensor
 
 import minigrad as mg
 
@@ -20,7 +20,7 @@ def test_names_are_those_of_the_other_functions():
 @pytest.mark.parametrize("shapes", [((3,), (3,)), ((2, 3), (3,)), ((4, 1, 3), (2, 3)), ((0, 3), (3,))])
 def test_cross(shapes, device, rng):
     a, b = (rng.standard_normal(shape) for shape in shapes)
-    np.testing.assert_allclose(array(mg.linalg.cross(tensor(a, device), tensor(b, device))), np.cross(a, b), rtol=1e-14)
+    near(mg.linalg.cross(tensor(a, device), tensor(b, device)), np.cross(a, b), rtol=1e-14)
     first, second = tensor(a, device, True), tensor(b, device, True)
     assert mg.gradcheck(mg.linalg.cross, [first, second], order=2)
 
@@ -28,7 +28,7 @@ def test_cross(shapes, device, rng):
 def test_cross_along_another_axis(device):
     a, b = np.arange(6).reshape(3, 2), np.arange(6)[::-1].reshape(3, 2)
     ours = mg.linalg.cross(tensor(a, device), tensor(b, device), axis=0)
-    np.testing.assert_array_equal(array(ours), np.cross(a, b, axis=0))
+    equals(ours, np.cross(a, b, axis=0))
     refuses(ValueError, "cross", "(3, 2)", mg.linalg.cross, tensor(a, device), tensor(b, device))
     refuses(IndexError, "cross", "2", mg.linalg.cross, tensor(a, device), tensor(b, device), axis=2)
 
@@ -36,7 +36,7 @@ def test_cross_along_another_axis(device):
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 5, 8])
 def test_matrix_power(n, device, rng):
     a = rng.integers(-3, 4, (2, 3, 3))
-    np.testing.assert_array_equal(array(mg.linalg.matrix_power(tensor(a, device), n)), np.linalg.matrix_power(a, n))
+    equals(mg.linalg.matrix_power(tensor(a, device), n), np.linalg.matrix_power(a, n))
     x = tensor(rng.standard_normal((3, 3)), device, True)
     assert mg.gradcheck(lambda x: mg.linalg.matrix_power(x, n) + 0 * x, x, order=2)
     refuses(ValueError, "matrix_power", "-1", mg.linalg.matrix_power, x.detach(), -1)
@@ -47,10 +47,8 @@ def test_diagonal_and_trace_take_the_last_axes(device, rng):
     a = rng.standard_normal((2, 3, 4))
     for offset in (-2, 0, 1, 7):
         x = tensor(a, device)
-        np.testing.assert_array_equal(array(mg.linalg.diagonal(x, offset=offset)), np.linalg.diagonal(a, offset=offset))
-        np.testing.assert_allclose(
-            array(mg.linalg.trace(x, offset=offset)), np.linalg.trace(a, offset=offset), rtol=1e-14, atol=1e-15
-        )
+        equals(mg.linalg.diagonal(x, offset=offset), np.linalg.diagonal(a, offset=offset))
+        near(mg.linalg.trace(x, offset=offset), np.linalg.trace(a, offset=offset), rtol=1e-14, atol=1e-15)
     assert mg.linalg.trace(mg.ones((2, 2), dtype="int32", device=device)).dtype == "int64"
     assert mg.trace(mg.ones((2, 2), device=device), dtype="float64").dtype == "float64"
 
@@ -62,9 +60,7 @@ def test_vector_norms(ord, keepdims, device, rng):
     for axis in (None, 0, -1, (0, 2)):
         x = tensor(a, device, True)
         ours = mg.linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)
-        np.testing.assert_allclose(
-            array(ours), np.linalg.vector_norm(a, axis=axis, keepdims=keepdims, ord=ord), rtol=1e-13
-        )
+        near(ours, np.linalg.vector_norm(a, axis=axis, keepdims=keepdims, ord=ord), rtol=1e-13)
         if ord not in (0, INF, -INF):
             assert mg.gradcheck(lambda x, axis=axis: mg.linalg.vector_norm(x, axis=axis, ord=ord), x, order=2)
     still = tensor(np.zeros(3), device, True)
@@ -79,9 +75,7 @@ def test_matrix_norms(ord, device, rng):
     a = rng.standard_normal((2, 3, 4))
     for keepdims in (False, True):
         ours = mg.linalg.matrix_norm(tensor(a, device), keepdims=keepdims, ord=ord)
-        np.testing.assert_allclose(
-            array(ours), np.linalg.matrix_norm(a, keepdims=keepdims, ord=ord or "fro"), rtol=1e-13
-        )
+        near(ours, np.linalg.matrix_norm(a, keepdims=keepdims, ord=ord or "fro"), rtol=1e-13)
     assert mg.gradcheck(lambda x: mg.linalg.matrix_norm(x, ord=ord), tensor(a, device, True), order=2)
 
 
@@ -93,9 +87,7 @@ def test_norm_is_numpys(device, rng):
     ]:  # fmt: skip
         for keepdims in (False, True):
             ours = mg.linalg.norm(tensor(a, device), ord, axis, keepdims)
-            np.testing.assert_allclose(
-                array(ours), np.linalg.norm(a, ord, axis, keepdims), rtol=1e-13, err_msg=f"{ord} {axis}"
-            )
+            near(ours, np.linalg.norm(a, ord, axis, keepdims), rtol=1e-13, err_msg=f"{ord} {axis}")
     assert mg.linalg.norm(tensor(np.array([3, 4]), device)).dtype == "float32"
     refuses(ValueError, "matrix_norm", "nuc", mg.linalg.norm, mg.eye(2, device=device), "nuc")
     refuses(ValueError, "matrix_norm", "2", mg.linalg.norm, mg.eye(2, device=device), 2)
@@ -119,7 +111,7 @@ def test_solve(first, second, device, rng):
     x, y = tensor(a, device, True), tensor(b, device, True)
     ours = mg.linalg.solve(x, y)
     assert ours.device == x.device
-    np.testing.assert_allclose(array(ours), np.linalg.solve(a, b), rtol=1e-12, atol=1e-14)
+    near(ours, np.linalg.solve(a, b), rtol=1e-12, atol=1e-14)
     assert mg.gradcheck(mg.linalg.solve, [x, y], order=2)
     assert mg.gradcheck(lambda y: mg.linalg.solve(x.detach(), y), y, order=2)
 
@@ -128,12 +120,12 @@ def test_solve(first, second, device, rng):
 def test_inverse_and_cholesky(shape, device, rng):
     a = near_identity(rng, *shape)
     x, identity = tensor(a, device, True), np.eye(shape[-1])
-    np.testing.assert_allclose(array(mg.linalg.inv(x)), np.linalg.inv(a), rtol=1e-12, atol=1e-14)
+    near(mg.linalg.inv(x), np.linalg.inv(a), rtol=1e-12, atol=1e-14)
     assert mg.gradcheck(mg.linalg.inv, x, order=3)
     positive = a @ a.swapaxes(-1, -2) + identity
     for upper in (False, True):
         ours = mg.linalg.cholesky(tensor(positive, device), upper=upper)
-        np.testing.assert_allclose(array(ours), np.linalg.cholesky(positive, upper=upper), rtol=1e-12, atol=1e-14)
+        near(ours, np.linalg.cholesky(positive, upper=upper), rtol=1e-12, atol=1e-14)
 
         def factor(x, upper=upper):
             return mg.linalg.cholesky(x @ x.mT + tensor(identity, device), upper=upper)
@@ -154,9 +146,9 @@ def test_gradients_of_systems_are_pytorchs(device, rng):
         y.backward(tensor(g, device))
         expected.backward(torch.tensor(g))
         for x, z in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(array(x.grad), z.grad.numpy(), rtol=1e-11, atol=1e-12)
+            near(x.grad, z.grad.numpy(), rtol=1e-11, atol=1e-12)
     lower = mg.linalg.cholesky(tensor(np.tril(positive), device))
-    np.testing.assert_array_equal(array(lower), array(mg.linalg.cholesky(tensor(positive, device))))
+    equals(lower, array(mg.linalg.cholesky(tensor(positive, device))))
 
 
 def test_systems_in_captured_steps_and_through_numpy(device, rng):

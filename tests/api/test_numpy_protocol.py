@@ -7,7 +7,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from checks import agree, array, as_list, cotangents, raises, tensor
+from checks import agree, array, as_list, cotangents, near, raises, tensor
 
 import minigrad as mg
 from minigrad.interop import numpy_protocol
@@ -148,7 +148,7 @@ def test_values_and_gradients(expression, device, rng):
             continue
         assert isinstance(y, mg.Tensor)
         assert (y.device, y.shape, y.dtype) == (device, np.shape(e), str(e.dtype))
-        np.testing.assert_allclose(array(y), e, rtol=1e-6 if e.dtype == np.float32 else 1e-12, atol=1e-13)
+        near(y, e, rtol=1e-6 if e.dtype == np.float32 else 1e-12, atol=1e-13)
     ys = floats(ours)
     if not ys or "_like" in expression:
         assert not any(y.requires_grad for y in ys)
@@ -273,7 +273,7 @@ def test_scalars_of_numpy_do_not_decide_the_dtype(scalar, device):
     assert (scalar == x).tolist() == (x == scalar).tolist()
     assert (scalar <= x).tolist() == (x >= scalar).tolist()
     (g,) = mg.grad((scalar * x * x).sum(), [x])
-    np.testing.assert_allclose(array(g), 2 * np.float32(scalar) * array(x), rtol=1e-6)
+    near(g, 2 * np.float32(scalar) * array(x), rtol=1e-6)
 
 
 @pytest.mark.parametrize("bad", [np.ones(2, np.int8), np.ones(2, complex), np.array(["a", "b"]), np.ones(2, object)])
@@ -317,7 +317,7 @@ def test_results_in_tensors(device):
         assert y.version > version
         assert y.requires_grad
     (g,) = mg.grad(np.exp(r, out=mg.zeros(2, device=device)).sum(), [r])
-    np.testing.assert_allclose(array(g), np.exp([1, 2]), rtol=1e-6)
+    near(g, np.exp([1, 2]), rtol=1e-6)
     np.ones((2, 2)).sum(axis=0, out=(y := mg.zeros(2)))
     assert y.tolist() == [2, 2]
     raises(TypeError, "int64", np.add, r, 0.5, out=mg.zeros(2, dtype="int64", device=device))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import Suite, array, raises, refuses, tensor
+from checks import Suite, array, equals, near, raises, refuses, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 from table import PRODUCTS
@@ -51,7 +51,7 @@ def test_einsum(device, described, seed):
     arrays = [rng.standard_normal(shape) for shape in shapes]
     leaves = [tensor(a, device, True) for a in arrays]
     y, expected = mg.einsum(subscripts, *leaves), np.einsum(subscripts, *arrays)
-    np.testing.assert_allclose(array(y), expected, rtol=1e-12, atol=1e-12)
+    near(y, expected, rtol=1e-12, atol=1e-12)
     g = rng.standard_normal(y.shape)
     for k, dx in enumerate(mg.grad(y, leaves, tensor(g, device))):
         v = rng.standard_normal(shapes[k])
@@ -66,10 +66,7 @@ def test_einsum(device, described, seed):
 def test_einsum_broadcasts_ones(subscripts, shapes, device, rng):
     """A length of one broadcasts to any length, as in NumPy."""
     arrays = [rng.standard_normal(shape) for shape in shapes]
-    np.testing.assert_allclose(
-        array(mg.einsum(subscripts, *[tensor(a, device) for a in arrays])), np.einsum(subscripts, *arrays), rtol=1e-12,
-        atol=1e-13,
-    )  # fmt: skip
+    near(mg.einsum(subscripts, *[tensor(a, device) for a in arrays]), np.einsum(subscripts, *arrays), rtol=1e-12, atol=1e-13)  # fmt: skip
     assert mg.gradcheck(
         lambda *xs: mg.einsum(subscripts, *xs), [tensor(a, device, True) for a in arrays], rtol=1e-6, atol=1e-7
     )
@@ -146,25 +143,25 @@ def test_axes_of_tensordot(axes, device, rng):
     a, b = rng.standard_normal((2, 3)), rng.standard_normal((2, 3))
     found, expected = mg.tensordot(tensor(a, device), tensor(b, device), axes=axes), np.tensordot(a, b, axes=axes)
     assert found.shape == expected.shape
-    np.testing.assert_allclose(array(found), expected, rtol=1e-12)
+    near(found, expected, rtol=1e-12)
     if isinstance(axes, np.ndarray):
         found = mg.tensordot(tensor(a, device), tensor(b, device), axes=tensor(axes, device))
-        np.testing.assert_allclose(array(found), expected, rtol=1e-12)
+        near(found, expected, rtol=1e-12)
 
 
 def test_many_copies(device):
     """Works for 2 numbers and for 8 axes: no list of positions or pieces, and no additional axis."""
     x = tensor(np.array([1.0, 2.0], np.float32), device)
     y = mg.repeat(x, 10**5)
-    np.testing.assert_array_equal(array(y), np.repeat([1, 2], 10**5))
-    np.testing.assert_array_equal(array(mg.repeat(x, [10**5, 1])), np.repeat([1, 2], [10**5, 1]))
-    np.testing.assert_array_equal(array(mg.tile(x, 10**5)), np.tile([1, 2], 10**5))
+    equals(y, np.repeat([1, 2], 10**5))
+    equals(mg.repeat(x, [10**5, 1]), np.repeat([1, 2], [10**5, 1]))
+    equals(mg.tile(x, 10**5), np.tile([1, 2], 10**5))
     a = np.arange(2.0**8).reshape((2,) * 8)
-    np.testing.assert_array_equal(array(mg.tile(tensor(a, device), (1, 2) * 4)), np.tile(a, (1, 2) * 4))
+    equals(mg.tile(tensor(a, device), (1, 2) * 4), np.tile(a, (1, 2) * 4))
     for axis in (0, 3, 7):
-        np.testing.assert_array_equal(array(mg.repeat(tensor(a, device), 3, axis=axis)), np.repeat(a, 3, axis))
+        equals(mg.repeat(tensor(a, device), 3, axis=axis), np.repeat(a, 3, axis))
     view = tensor(a, device).permute_dims(range(7, -1, -1))[:, ::-1]
-    np.testing.assert_array_equal(array(mg.repeat(view, 2, axis=1)), np.repeat(a.T[:, ::-1], 2, 1))
+    equals(mg.repeat(view, 2, axis=1), np.repeat(a.T[:, ::-1], 2, 1))
 
 
 def test_copies_share_no_memory(device):

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from checks import array
+from checks import array, near
 
 import minigrad as mg
 from minigrad import nn, optim, pytorch
@@ -117,13 +117,13 @@ def test_code_of_errors_computes_what_pytorch_does(name):
     ours = {k: mg.tensor(v, requires_grad=v.dtype.kind == "f" and k != "y") for k, v in inputs.items()}
     theirs = {k: torch.tensor(v, requires_grad=ours[k].requires_grad) for k, v in inputs.items()}
     y, expected = written(code, ours, numbers), getattr(torch.nn, name)(**options).eval()(*theirs.values())
-    np.testing.assert_allclose(array(y), expected.detach().numpy(), rtol=1e-7, atol=1e-12)
+    near(y, expected.detach().numpy(), rtol=1e-7, atol=1e-12)
     g = np.random.default_rng(1).standard_normal(y.shape)
     y.backward(mg.tensor(g))
     expected.backward(torch.tensor(g))
     for k, x in ours.items():
         if x.requires_grad:
-            np.testing.assert_allclose(array(x.grad), theirs[k].grad.numpy(), rtol=1e-6, atol=1e-12)
+            near(x.grad, theirs[k].grad.numpy(), rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.parametrize("axes", [1, 2])
@@ -134,7 +134,7 @@ def test_code_of_unpooling_puts_the_largest_back(axes):
     expected = theirs(torch.tensor(array(y)), torch.tensor(array(index)), 2)
     numbers = {"index": index, "n": 2, "c": x.shape[1], "steps": 8, "h": 4, "w": 8}
     code = re.findall("`([^`]+)`", pytorch.POINTERS["minigrad.nn"][f"MaxUnpool{axes}d"])
-    np.testing.assert_allclose(array(written(code, {"x": y.astype("float32")}, numbers)), expected, rtol=1e-6)
+    near(written(code, {"x": y.astype("float32")}, numbers), expected, rtol=1e-6)
 
 
 def test_every_module_with_the_advice_of_a_function_is_checked():

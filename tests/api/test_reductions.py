@@ -5,7 +5,7 @@ import math
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
-from checks import agree, array, refuses, tensor
+from checks import agree, array, equals, refuses, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,12 +28,10 @@ def test_running_products(device):
     a = np.array([1e-300, 1e300, 1e300, 0.0, 2.0])
     x = tensor(a, device, True)
     y = mg.cumulative_prod(x)
-    np.testing.assert_array_equal(array(y), np.cumprod(a))
+    equals(y, np.cumprod(a))
     y.sum().backward()
     assert x.grad.tolist()[3] == (1e-300 * 1e300) * 1e300 * 3
-    np.testing.assert_array_equal(
-        array(mg.cumulative_prod(tensor(np.full(3, 2**30, np.int32), device))), np.cumprod(np.full(3, 2**30))
-    )
+    equals(mg.cumulative_prod(tensor(np.full(3, 2**30, np.int32), device)), np.cumprod(np.full(3, 2**30)))
     assert mg.cumulative_prod(tensor(np.ones(2, bool), device)).dtype == "int64"
     assert mg.cumulative_prod(tensor(np.ones(2), device), dtype="float32").dtype == "float32"
     assert mg.cumulative_prod(mg.ones(0, device=device), include_initial=True).tolist() == [1]
@@ -43,9 +41,9 @@ def test_running_products(device):
 
 def test_diff_of_integers_and_of_bools(device):
     a = np.array([2**53, 2**53 + 1, -(2**63), 2**63 - 1])
-    np.testing.assert_array_equal(array(mg.diff(tensor(a, device))), np.diff(a))
+    equals(mg.diff(tensor(a, device)), np.diff(a))
     b = np.array([True, True, False])
-    np.testing.assert_array_equal(array(mg.diff(tensor(b, device), 2)), np.diff(b, 2))
+    equals(mg.diff(tensor(b, device), 2), np.diff(b, 2))
     joined = mg.diff(tensor(np.array([1, 2], np.int32), device), prepend=tensor(np.array([0.5], np.float32), device))
     assert (joined.dtype, joined.tolist()) == ("float32", [0.5, 1])
     refuses(ValueError, "diff", "-1", mg.diff, mg.ones(3, device=device), -1)
@@ -60,7 +58,7 @@ def test_nan_to_num(device):
         for options in ({}, {"nan": 7, "posinf": 8, "neginf": -9.5}):
             y = mg.nan_to_num(x, **options)
             assert y.dtype == dtype
-            np.testing.assert_array_equal(array(y), np.nan_to_num(a, **options))
+            equals(y, np.nan_to_num(a, **options))
         y.sum().backward()
         assert x.grad.tolist() == [0, 0, 0, 1, 1]
     assert mg.nan_to_num(tensor(np.array([2**53 + 1]), device)).tolist() == [2**53 + 1]
@@ -73,12 +71,12 @@ def test_quantiles_of_special_values(device):
     for values in ([1, NAN, 2], [INF, INF], [-INF, 0, INF], [5], [1, 2, INF]):
         a = np.array(values, dtype=np.float64)
         with np.errstate(invalid="ignore"):
-            np.testing.assert_array_equal(array(mg.median(tensor(a, device))), np.median(a))
+            equals(mg.median(tensor(a, device)), np.median(a))
     assert mg.quantile(tensor(np.array([0.0, 1.0, INF]), device), 0.5).item() == 1.0
     assert mg.quantile(tensor(np.array([-INF, 0.0, INF, INF]), device), [0.0, 0.5, 1.0]).tolist() == [-INF, INF, INF]
     assert mg.median(tensor(np.array([1, 2], np.int32), device)).dtype == "float32"
     rows = tensor(np.array([[1.0, NAN], [1.0, 3.0]]), device)
-    np.testing.assert_array_equal(array(mg.quantile(rows, [0.0, 0.5], 1)), [[NAN, 1], [NAN, 2]])
+    equals(mg.quantile(rows, [0.0, 0.5], 1), [[NAN, 1], [NAN, 2]])
     refuses(ValueError, "median", "(0,)", mg.median, mg.ones(0, device=device))
     refuses(ValueError, "quantile", "1.5", mg.quantile, mg.ones(2, device=device), 1.5)
     refuses(ValueError, "quantile", "nan", mg.quantile, mg.ones(2, device=device), NAN)
@@ -104,13 +102,13 @@ def test_selected_elements_are_numpys_with_the_places_of_a_stable_sort(device, r
                 nearest = np.round(np.array(q) * (n - 1)).astype(int)
                 expected = np.where(np.isnan(a).any(1, keepdims=True), NAN, np.sort(a, 1)[:, nearest])
                 y = ranked(x, mg.tensor(nearest, device=device))
-                np.testing.assert_array_equal(array(y), expected)
+                equals(y, expected)
                 (dx,) = mg.grad(y, [x], [mg.tensor([[1.0, 2, 4]] * 2, dtype=dtype, device=device)])
                 order, places = np.argsort(a, 1, kind="stable"), np.zeros_like(a)
                 for row in range(2):
                     broken = np.flatnonzero(np.isnan(a[row]))
                     np.add.at(places[row], broken[[-1] * 3] if broken.size else order[row, nearest], [1, 2, 4])
-                np.testing.assert_array_equal(array(dx), places)
+                equals(dx, places)
 
 
 @given(VECTORS, st.data())
@@ -122,7 +120,7 @@ def test_searchsorted_is_numpys(a, data):
     for side in ("left", "right"):
         found = mg.searchsorted(mg.tensor(a), mg.tensor(values), side=side)
         assert found.dtype == "int64"
-        np.testing.assert_array_equal(array(found), np.searchsorted(a, values, side=side))
+        equals(found, np.searchsorted(a, values, side=side))
 
 
 def test_searchsorted(device):
@@ -130,7 +128,7 @@ def test_searchsorted(device):
     x, values = tensor(a, device), tensor(np.array([[2.0, NAN], [0.0, 9.0]]), device)
     for side in ("left", "right"):
         found = mg.searchsorted(x, values, side=side, sorter=mg.argsort(x))
-        np.testing.assert_array_equal(array(found), np.searchsorted(np.sort(a), array(values), side=side))
+        equals(found, np.searchsorted(np.sort(a), array(values), side=side))
     big = tensor(np.array([2**53, 2**53 + 1, 2**53 + 2]), device)
     assert mg.searchsorted(big, tensor(np.array([2**53 + 1]), device), side="right").tolist() == [2]
     assert mg.searchsorted(big, 1.5).tolist() == 0
@@ -159,7 +157,7 @@ def check_unique(a, device):
     found = mg.unique_all(x)
     agree(found, theirs)
     assert found._fields == theirs._fields
-    np.testing.assert_array_equal(array(mg.unique_values(x)), array(found.values))
+    equals(mg.unique_values(x), array(found.values))
     for ours, expected in [(mg.unique_counts(x), np.unique_counts(a)), (mg.unique_inverse(x), np.unique_inverse(a))]:
         assert ours._fields == expected._fields
         agree(ours, expected)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from captured import bits, check, equal, normal
-from checks import raises
+from captured import bits, check, normal
+from checks import agree, raises
 
 import minigrad as mg
 from minigrad import nn
@@ -271,7 +271,7 @@ def test_a_method(rng):
     x, trainers = normal(rng, 3), [Trainer(2.0), Trainer(3.0)]
     for _ in range(4):
         for trainer in trainers:
-            equal(bits([trainer.step(x)]), bits([x * trainer.factor]))
+            agree([trainer.step(x)], [x * trainer.factor])
     assert [trainer.step.recordings for trainer in trainers] == [1, 1]
     kept = [weakref.ref(trainer) for trainer in trainers]
     del trainers, trainer
@@ -307,12 +307,12 @@ def test_methods_of_other_classes_and_of_copies(duplicate, rng):
     x, one = normal(rng, 3), Twice(2.0)
     for _ in range(4):
         found = bits([one.step(x), one.first(x), one.second(x)])
-        equal(found, bits([x * 4, x * 2, x * 6]))
+        agree(found, bits([x * 4, x * 2, x * 6]))
     assert [one.step.recordings, one.first.recordings] == [1, 1]
     other = duplicate(one)
     other.factor = 5.0
     for _ in range(4):
-        equal(bits([other.step(x), one.step(x)]), bits([x * 10, x * 4]))
+        agree([other.step(x), one.step(x)], [x * 10, x * 4])
     assert [one.step.recordings, other.step.recordings] == [1, 1]
 
 
@@ -351,7 +351,7 @@ def test_a_run_that_changes_what_it_reads_is_not_repeated(name, what, rng):
     captured = mg.capture(getattr(changing, name), warmup=1, limit=3)
     with warnings.catch_warnings(record=True) as announced:
         for _ in range(6):
-            equal(bits([captured(x)]), bits([getattr(plain, name)(x)]))
+            agree([captured(x)], [getattr(plain, name)(x)])
     assert f"could not be recorded, so that the plain function runs: it changes {what}" in str(announced[-2].message)
     assert len(announced) == 2  # the other one is about the limit
     assert captured.recordings == 3

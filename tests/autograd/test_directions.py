@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from checks import allocated, array, refuses, tensor
+from checks import allocated, array, near, refuses, tensor
+from peers import torch
 
 import minigrad as mg
 from minigrad import nn
@@ -10,7 +11,7 @@ from minigrad.nn import functional as F
 
 
 def close(x, expected):
-    np.testing.assert_allclose(array(x), expected, rtol=1e-10, atol=1e-10)
+    near(x, expected, rtol=1e-10, atol=1e-10)
 
 
 def attend(q, k, v):
@@ -30,7 +31,6 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_jvp_is_the_jacobian_times_the_tangent_and_pytorchs(name, device, rng):
-    torch = pytest.importorskip("torch")
     f, theirs, shapes = FUNCTIONS[name]
     xs, vs = ([rng.standard_normal(shape) for shape in shapes] for _ in range(2))
     ours = [tensor(x, device) for x in xs]
@@ -93,7 +93,6 @@ def test_hvp_is_the_hessian_times_the_vector(device, rng):
     ours = [tensor(a, device) for a in (x, y)]
     h = array(mg.hessian(lambda x: quartic(x, ours[1]), ours[0]))
     close(mg.hvp(lambda x: quartic(x, ours[1]), ours[0], tensor(v, device)), np.tensordot(h, v, 2))
-    torch = pytest.importorskip("torch")
 
     def theirs(x, y):
         return (torch.layer_norm(x, (3,)) ** 4 * y).sum() + (x[:, 0] ** 3).sum()
@@ -146,7 +145,6 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_of_samples(name, device, rng):
     """Each is that of the sample alone; PyTorch's vmap of grad gives the same, and their mean is the batch's."""
-    torch = pytest.importorskip("torch")
     make, shape = MODELS[name]
     model = make().double().to(device)
     x, labels = rng.standard_normal(shape), rng.integers(0, 3, shape[0])

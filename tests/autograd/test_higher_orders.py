@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from checks import agree, array, tensor
+from checks import agree, array, near, tensor
 
 import minigrad as mg
 import minigrad.nn.functional as F
@@ -148,13 +148,13 @@ def test_three_orders_against_torch(name, device, rng):
     ts = [torch.tensor(v, requires_grad=True) for v in values]
     y, t = ours(*[x * 1.0 for x in xs]), theirs(torch, functional)(*[x * 1.0 for x in ts])
     for order in (1, 2, 3):
-        np.testing.assert_allclose(array(y), t.detach().numpy(), rtol=1e-9, atol=1e-9)
+        near(y, t.detach().numpy(), rtol=1e-9, atol=1e-9)
         c = rng.standard_normal(tuple(t.shape))
         gs = mg.grad(y, xs, tensor(c, device), create_graph=True)
         es = torch.autograd.grad(t, ts, torch.tensor(c), create_graph=True, materialize_grads=True)
         for g, e in zip(gs, es, strict=True):
             assert g.device == device
-            np.testing.assert_allclose(array(g), e.detach().numpy(), rtol=1e-7, atol=1e-8, err_msg=f"order {order}")
+            near(g, e.detach().numpy(), rtol=1e-7, atol=1e-8, err_msg=f"order {order}")
         # Plus a term in the inputs themselves, so that a derivative that is zero can be differentiated again.
         weights = [rng.standard_normal(g.shape) for g in gs]
         y = sum((tensor(w, device) * g * g * x).sum() for w, g, x in zip(weights, gs, xs, strict=True))
@@ -181,7 +181,7 @@ def test_the_recorded_gradient_of_one_input_among_others(device, rng):
             g for g, v in zip(mg.grad(mg.layer_norm(x, 5, w, b), [x, w, b], c), (x, w, b), strict=True) if v is wanted
         ]
         alone = mg.grad(mg.layer_norm(x, 5, w, b), wanted, c, create_graph=True)
-        np.testing.assert_allclose(array(alone), array(together), rtol=1e-10, atol=1e-12)
+        near(alone, array(together), rtol=1e-10, atol=1e-12)
     dx = mg.grad(mg.layer_norm(x, 5, w, b), x, c, create_graph=True)
     mixed = array(mg.grad(dx.sum() + (dx * dx).sum(), w))  # dx is a function of w as well
     step, numeric = 1e-6, np.zeros(5)

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 from checks import Exporter, allocated, raises, refuses
+from peers import torch
 from shared import DTYPES, VIEWS, Capsule, matrix
 from threaded import python
 
@@ -33,7 +34,6 @@ def test_dlpack_with_numpy(dtype, view):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("view", VIEWS)
 def test_dlpack_with_torch(dtype, view):
-    torch = pytest.importorskip("torch")
     x = VIEWS[view](mg.tensor(matrix(dtype)))
     t = torch.from_dlpack(x)
     assert t.dtype == getattr(torch, dtype)
@@ -49,7 +49,6 @@ def test_dlpack_with_torch(dtype, view):
 
 
 def test_dlpack_lifetimes():
-    torch = pytest.importorskip("torch")
     before = allocated()
     x = mg.full((1000,), 3.0)
     t = torch.from_dlpack(x[5:])
@@ -131,7 +130,6 @@ def test_dlpack_arguments():
 
 
 def test_from_dlpack_refuses():
-    torch = pytest.importorskip("torch")
     for dtype in (torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.complex64):
         raises(TypeError, r"^\[from_dlpack\]", mg.from_dlpack, torch.zeros(2, dtype=dtype))
     refuses(ValueError, "from_dlpack", "9", mg.from_dlpack, torch.zeros((1,) * 9))
@@ -216,7 +214,6 @@ def test_tables(make):
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "int8", "int16"])
 def test_other_numbers_of_torch_need_a_dtype(name, view):
-    torch = pytest.importorskip("torch")
     values = VIEWS["contiguous" if view == "reversed" else view](torch.arange(12.0).reshape(3, 4))
     given = values.to(getattr(torch, name))
     for make in (mg.tensor, mg.asarray):
@@ -228,7 +225,6 @@ def test_other_numbers_of_torch_need_a_dtype(name, view):
 
 
 def test_what_torch_does_not_export():
-    torch = pytest.importorskip("torch")
     refuses(TypeError, "asarray", "require gradient", mg.asarray, torch.ones(2, requires_grad=True))
 
 

@@ -7,8 +7,8 @@ import time
 
 import numpy as np
 import pytest
-from checks import agree, raises, refuses
-from threaded import in_threads, python
+from checks import raises, refuses
+from threaded import in_threads, python, same_for_all_threads
 
 import minigrad as mg
 import minigrad.nn.functional as F
@@ -258,12 +258,7 @@ KERNELS = {
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_same_bits_for_any_number_of_threads(name):
-    found = []
-    for threads in (1, 2, 3, 2):
-        mg.set_num_threads(threads)
-        found.append([np.asarray(y) for y in KERNELS[name]()])
-    for other in found[1:]:
-        agree(found[0], other)
+    same_for_all_threads(KERNELS[name])
 
 
 def test_set_num_threads():

@@ -30,8 +30,13 @@ def allocated():
 
 
 def equals(x, expected):
-    """Return the values of x, bit for bit."""
+    """x has these values, bit for bit."""
     np.testing.assert_array_equal(array(x), expected)
+
+
+def near(x, expected, **tolerance):
+    """x has these values within `rtol` or `atol`."""
+    np.testing.assert_allclose(array(x), expected, **tolerance)
 
 
 def agree(found, expected, **tolerance):

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import threading
 
+from checks import agree
+
 import minigrad as mg
 
 
@@ -41,3 +43,14 @@ def python(code, **environment):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def same_for_all_threads(call):
+    """`call()` returns arrays or tensors with the same bits for every number of the pool's threads."""
+    before = mg.get_num_threads()
+    try:
+        found = [mg.set_num_threads(count) or call() for count in (1, 2, 3, 2)]
+    finally:
+        mg.set_num_threads(before)
+    for other in found[1:]:
+        agree(found[0], other)

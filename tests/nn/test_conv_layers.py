@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from checks import exchange_state, refuses, step_beside_torch
+from peers import torch
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -35,7 +36,6 @@ LAYERS = [
 @pytest.mark.parametrize("dtype, tolerance", [("float32", 2e-5), ("float64", 1e-12)])
 @pytest.mark.parametrize("name, arguments, options, shape", LAYERS)
 def test_layers_beside_torch(name, arguments, options, shape, dtype, tolerance, device, rng):
-    torch = pytest.importorskip("torch")
     ours, theirs = getattr(nn, name)(*arguments, **options), getattr(torch.nn, name)(*arguments, **options)
     ours.to(dtype).to(device)
     theirs.to(getattr(torch, dtype))
@@ -91,7 +91,6 @@ def test_errors(op, error, numbers, call):
 
 
 def test_a_lenet_learns_as_pytorchs_does(device, rng):
-    torch = pytest.importorskip("torch")
 
     def build(nn):
         return nn.Sequential(

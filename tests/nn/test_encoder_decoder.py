@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import agree, array, exchange_state, refuses, tensor
+from checks import agree, array, exchange_state, near, refuses, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -31,7 +31,7 @@ def test_whole_transformer_as_in_pytorch(options, unbatched, device):
         points = [torch.tensor(x, requires_grad=True) for x in inputs]
         y = ours(*leaves, **{k: tensor(v, device) if isinstance(v, np.ndarray) else v for k, v in given.items()})
         e = theirs(*points, **{k: torch.tensor(v) if isinstance(v, np.ndarray) else v for k, v in given.items()})
-        np.testing.assert_allclose(array(y), e.detach().numpy(), rtol=1e-9, atol=1e-10)
+        near(y, e.detach().numpy(), rtol=1e-9, atol=1e-10)
         g = rng.standard_normal(y.shape)
         found = mg.grad(y, [*leaves, *ours.parameters()], tensor(g, device))
         exact = torch.autograd.grad(e, [*points, *theirs.parameters()], torch.tensor(g))
@@ -52,5 +52,5 @@ def test_whole_transformer_begins_as_pytorchs_and_takes_other_parts():
     x, y = mg.ones((2, 1, 64)), mg.random.normal(0.0, 1.0, (3, 1, 64))
     model.eval()
     expected = model(x, y, tgt_mask=causal)
-    np.testing.assert_allclose(array(expected), array(model(x, y, tgt_is_causal=True)), rtol=1e-5, atol=1e-6)
+    near(expected, array(model(x, y, tgt_is_causal=True)), rtol=1e-5, atol=1e-6)
     refuses(ValueError, "Transformer", "num_encoder_layers >= 0", nn.Transformer, 8, 2, -1)

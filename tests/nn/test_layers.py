@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from checks import array, exchange_state, raises, refuses, step_beside_torch, tensor
+from checks import array, equals, exchange_state, raises, refuses, step_beside_torch, tensor
+from peers import torch
 
 import minigrad as mg
 from minigrad import nn
@@ -31,7 +32,6 @@ def compare_with_torch(torch, ours, theirs, shape, dtype, device, scale=1.0, **o
     ("GLU", (0,), (0,)), ("PReLU", (), ()), ("PReLU", (5, 0.5), (5, 0.5)),
 ])  # fmt: skip
 def test_activation(name, arguments, renamed, dtype, device):
-    torch = pytest.importorskip("torch")
     close = (
         {"rtol": 1e-7} if name in ("Hardsigmoid", "Hardswish") else {}
     )  # PyTorch's derivative is the float32 nearest to 1/6
@@ -54,7 +54,6 @@ def test_float64_meets_float32_parameters(layer, shape):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(5,), (7, 5), (2, 3, 5), (0, 5)])
 def test_linear(shape, bias, dtype, device):
-    torch = pytest.importorskip("torch")
     compare_with_torch(torch, nn.Linear(5, 4, bias=bias), torch.nn.Linear(5, 4, bias=bias), shape, dtype, device)
 
 
@@ -82,7 +81,7 @@ def test_dropout_of_channels(name, shape, device):
     rows = array(kept).reshape(63, -1)
     assert {(n, len(set(row))) for row in rows.tolist() for n in row} == {(0, 1), (float(np.float32(4 / 3)), 1)}
     assert 0.1 < (rows[:, 0] == 0).mean() < 0.4
-    np.testing.assert_array_equal(array(y), array(x) * array(kept))
+    equals(y, array(x) * array(kept))
     assert layer(x).tolist() != y.tolist()
     assert layer.eval()(x).tolist() == x.tolist()
     assert repr(layer) == f"Dropout{name}(p=0.25)"
@@ -131,7 +130,6 @@ def test_gumbel_softmax_draws_categories(device):
     ("Unflatten", (1, (2, -1)), {}, (3, 6, 2)), ("Unflatten", (-1, [2, 3]), {}, (3, 6)),
 ])  # fmt: skip
 def test_shaping_layers_beside_torch(name, arguments, options, shape, device):
-    torch = pytest.importorskip("torch")
     ours, theirs = getattr(nn, name)(*arguments, **options), getattr(torch.nn, name)(*arguments, **options)
     compare_with_torch(torch, ours, theirs, shape, "float64", device)
 

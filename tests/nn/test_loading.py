@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from checks import raises
+from peers import torch
 
 import minigrad as mg
 from minigrad import nn
@@ -54,7 +55,6 @@ def test_parameters_of_half_precision(device):
 
 
 def test_parameters_of_torch(device):
-    torch = pytest.importorskip("torch")
     theirs = torch.nn.Linear(3, 4)
     for source in (theirs, theirs.double(), theirs.half(), theirs.bfloat16()):
         ours = nn.Linear(3, 4, device=device)
@@ -118,7 +118,6 @@ def test_one_name_of_a_shared_parameter_is_enough():
 
 
 def test_a_tied_file_of_torch(tmp_path):
-    torch = pytest.importorskip("torch")
     from safetensors.torch import load_file, save_model
 
     theirs = torch.nn.ModuleDict({"embedding": torch.nn.Embedding(5, 4), "head": torch.nn.Linear(4, 5, bias=False)})
@@ -137,7 +136,6 @@ def test_a_tied_file_of_torch(tmp_path):
     ("Linear", (3, 2), {}), ("Conv1d", (3, 4, 2), {}), ("ConvTranspose2d", (3, 4, 2), {}), ("Linear", (3, 2), {"dim": 1}),
 ])  # fmt: skip
 def test_torchs_names_of_computed_weights(kind, layer, size, options):
-    torch = pytest.importorskip("torch")
     make = getattr(torch.nn.utils.parametrizations, kind)
     theirs = torch.nn.Sequential(make(getattr(torch.nn, layer)(*size), **options)).eval()
     ours = nn.Sequential(getattr(nn.utils, kind)(getattr(nn, layer)(*size), **options)).eval()

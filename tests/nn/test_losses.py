@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from checks import array, raises, refuses, tensor, waited
+from checks import array, equals, near, raises, refuses, tensor, waited
+from peers import torch
 
 import minigrad as mg
 from minigrad import nn
@@ -25,7 +26,7 @@ def check(ours, theirs, torch, x, *rest, device, close=1e-10):
     g = np.random.default_rng(1).standard_normal(loss.shape).astype(x.dtype)
     loss.backward(tensor(g, device))
     expected.backward(torch.tensor(g))
-    np.testing.assert_allclose(array(a.grad), b.grad.numpy(), rtol=close, atol=close)
+    near(a.grad, b.grad.numpy(), rtol=close, atol=close)
 
 
 def test_reprs_show_what_differs_from_the_defaults():
@@ -66,7 +67,7 @@ FORMULAS = {
 def test_losses_follow_the_formula(name, device, rng):
     p, q = rng.uniform(0.1, 0.9, (2, 4, 3))
     found = getattr(nn, name)(reduction="none")(tensor(p, device), tensor(q, device))
-    np.testing.assert_allclose(array(found), FORMULAS[name](p, q), rtol=1e-12)
+    near(found, FORMULAS[name](p, q), rtol=1e-12)
 
 
 SHAPES = [(5,), (4, 5), (4, 5, 3), (2, 5, 3, 2), (3, 1, 2), (0, 5), (2, 5, 0)]
@@ -78,7 +79,6 @@ SHAPES = [(5,), (4, 5), (4, 5, 3), (2, 5, 3, 2), (3, 1, 2), (0, 5), (2, 5, 0)]
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_classes_along_axis_one(shape, weighted, smoothing, reduction, device):
     """Labels, labels to be ignored, and probabilities, over further axes: PyTorch's losses and gradients."""
-    torch = pytest.importorskip("torch")
     rng = np.random.default_rng(len(shape))
     classes, rows = shape[min(1, len(shape) - 1)], shape[:1] + shape[2:] if len(shape) > 1 else ()
     w = rng.random(classes) + 0.1 if weighted else None
@@ -188,7 +188,6 @@ def test_nothing_but_ignored_rows():
     ("SmoothL1Loss", {"beta": 0.0}),
 ])  # fmt: skip
 def test_numbers(name, options, reduction, device):
-    torch = pytest.importorskip("torch")
     x, y = RNG.standard_normal((6, 4)), RNG.standard_normal((6, 4))
     y[0] = x[0]
     ours, theirs = (getattr(module, name)(reduction=reduction, **options) for module in (nn, torch.nn))
@@ -199,7 +198,6 @@ def test_numbers(name, options, reduction, device):
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_probabilities(reduction, weighted, device):
-    torch = pytest.importorskip("torch")
     p, y, w = RNG.random((6, 4)), RNG.random((6, 4)), RNG.random((6, 4)) if weighted else None
     z = 5 * RNG.standard_normal((6, 4))
     z[0] = 0
@@ -238,12 +236,11 @@ def test_losses_near_zero_keep_their_digits(dtype, close, weighted, device):
     q = mg.full(6, 3.0, dtype=dtype, device=device) if weighted else None
     loss = F.binary_cross_entropy_with_logits(z, y, pos_weight=q, reduction="none")
     expected = np.log1p(np.exp(-np.abs(array(z).astype("float64")))) * ([3, 3, 3, 1, 1, 1] if weighted else 1)
-    np.testing.assert_allclose(array(loss), expected, rtol=close)
+    near(loss, expected, rtol=close)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_probabilities_of_zero_and_one_stay_finite(dtype):
-    torch = pytest.importorskip("torch")
     values = [0.0, 0.0, 1.0, 1.0, 1e-30]
     p, y = mg.tensor(values, dtype=dtype, requires_grad=True), mg.tensor([0.0, 1.0, 0.0, 1.0, 1.0], dtype=dtype)
     loss = F.binary_cross_entropy(p, y, reduction="none")
@@ -280,7 +277,6 @@ def test_derivatives_at_infinity(name, options, dtype, device):
 
     The first one is computed by a fused kernel if it is not recorded.
     """
-    torch = pytest.importorskip("torch")
     x = [math.inf, -math.inf, 1e30, -1e30, 2.0, 0.2, -0.2, 0.0]
     for target in (0.0, 1.0, 0.4) if name.startswith("binary") else (0.0,):
         for swapped in (False, True):
@@ -334,7 +330,6 @@ def test_what_has_no_weight_costs_nothing_at_infinity(dtype, device):
 
 
 def test_one_hot(device):
-    torch = pytest.importorskip("torch")
     labels = RNG.integers(0, 5, (3, 4))
     for classes in (-1, 5, 8):
         ours = F.one_hot(tensor(labels, device), classes)
@@ -401,7 +396,6 @@ def test_bad_numbers(name):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("delta", [1e-46, 2.0, 3e38, math.inf])
 def test_huber_loss_of_any_delta(delta, dtype):
-    torch = pytest.importorskip("torch")
     x, zeros = [1.0, -3.0, 0.0, 5.0], [0.0] * 4
     expected = torch.nn.functional.huber_loss(
         torch.tensor(x, dtype=torch.float64), torch.tensor(zeros, dtype=torch.float64), "none", delta
@@ -436,13 +430,12 @@ def test_values_of_an_ignored_row_count_nothing_in_any_order(garbage, device):
         found.append([loss, first, *mg.grad((first**2).sum(), [x], retain_graph=True), *mg.grad(loss, [x])])
     for a, b in zip(*found, strict=True):
         assert np.isfinite(array(b)).all()
-        np.testing.assert_array_equal(array(a), array(b))
+        equals(a, array(b))
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_losses_of_three_tensors(reduction, device):
     """The modules, whose functions are in the table; a variance below eps gets PyTorch's gradient, that of eps."""
-    torch = pytest.importorskip("torch")
     a, b, c = (np.random.default_rng(seed).standard_normal((5, 3)) for seed in range(3))
     for options in ({}, {"margin": 0.4, "p": 3.0, "swap": True, "eps": 1e-3}):
         both = [module.TripletMarginLoss(**options, reduction=reduction) for module in (nn, torch.nn)]

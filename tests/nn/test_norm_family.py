@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import agree, array, raises, refuses, tensor
+from checks import agree, array, near, raises, refuses, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -80,14 +80,14 @@ def test_equations_and_gradients(name, device, rng):
     expected = equation(*inputs, {k: v.numpy() for k, v in module.state_dict().items()})
     module = module.to(device)
     y = module(*(tensor(x, device) for x in inputs))
-    np.testing.assert_allclose(array(y), expected, rtol=1e-12, atol=1e-13)
+    near(y, expected, rtol=1e-12, atol=1e-13)
     assert module.eval()(*(tensor(x, device) for x in inputs)).tolist() == y.tolist()
     other = kind(*arguments).to(device)
     assert other.load_state_dict(module.state_dict()).missing_keys == []
     assert repr(other) == repr(module)
     single = other(*(tensor(x.astype("float32"), device) for x in inputs))
     assert single.dtype == mg.float32
-    np.testing.assert_allclose(array(single), expected, rtol=2e-5, atol=2e-5)
+    near(single, expected, rtol=2e-5, atol=2e-5)
     parameters = dict(module.named_parameters())
 
     def run(*leaves):
@@ -118,10 +118,10 @@ def test_parameters_begin_anew(name, rng):
 def test_initial_values(rng):
     """ScaleNorm begins as RMSNorm, AdaLN as LayerNorm, TLU as ReLU, and LayerScale small."""
     x, z = mg.tensor(rng.standard_normal((N, C)), dtype="float32"), mg.ones((N, D))
-    np.testing.assert_allclose(array(nn.ScaleNorm(C, 0.0)(x)), array(F.rms_norm(x, C, eps=0.0)), rtol=1e-6)
+    near(nn.ScaleNorm(C, 0.0)(x), array(F.rms_norm(x, C, eps=0.0)), rtol=1e-6)
     assert nn.AdaLN(C, D)(x, z).tolist() == F.layer_norm(x, C).tolist()
     assert nn.TLU(C)(x).tolist() == F.relu(x).tolist()
-    np.testing.assert_allclose(array(nn.LayerScale(C)(x)), 1e-5 * array(x), rtol=1e-6)
+    near(nn.LayerScale(C)(x), 1e-5 * array(x), rtol=1e-6)
     assert nn.DyT(C).alpha.tolist() == [0.5]
 
 
@@ -174,10 +174,10 @@ def test_batch_renorm(shape, device, rng):
             assert {d.min(), d.max()} == {-1.5, 1.5}
             assert 0.5 < r[0] < 2
             assert abs(d[0]) < 1.5
-        np.testing.assert_allclose(array(bn(tensor(x, device))), expected, rtol=1e-11, atol=1e-12)
+        near(bn(tensor(x, device)), expected, rtol=1e-11, atol=1e-12)
         mean, var = 0.8 * mean + 0.2 * batch_mean, 0.8 * var + 0.2 * batch_var
-        np.testing.assert_allclose(array(bn.running_mean), mean, rtol=1e-12)
-        np.testing.assert_allclose(array(bn.running_var), var, rtol=1e-12)
+        near(bn.running_mean, mean, rtol=1e-12)
+        near(bn.running_var, var, rtol=1e-12)
     assert bn.num_batches_tracked.item() == 3
     plain = type(bn).__mro__[2](4, dtype="float64").to(device)
     assert plain.load_state_dict(bn.state_dict()).missing_keys == []
@@ -200,7 +200,7 @@ def test_batch_renorm_between_its_limits(shape, device, rng):
     agree(*found, rtol=1e-11, atol=1e-12)
     bn = renorm(shape, rng, device, r_max=math.inf, d_max=math.inf, momentum=0.0)
     training = bn(tensor(x, device))
-    np.testing.assert_allclose(array(training), array(bn.eval()(tensor(x, device))), rtol=1e-11, atol=1e-12)
+    near(training, array(bn.eval()(tensor(x, device))), rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("r_max, d_max", [(3.0, 5.0), (1.1, 0.2)])

@@ -5,7 +5,8 @@ import pickle
 
 import numpy as np
 import pytest
-from checks import agree, array, tensor
+from checks import agree, array, near, tensor
+from peers import torch
 from sequences import KINDS, D, H, N, T, as_tuple, called_with, grown, normals
 
 import minigrad as mg
@@ -65,7 +66,6 @@ def reset_before(p, suffix, x, h, alive=None):
 @pytest.mark.parametrize("lengths", [None, [6, 0, 3]])
 def test_stacked_and_both_ways(lengths, place):
     """Outputs and all gradients against PyTorch's operations; NaN beyond the ends has no influence."""
-    torch = pytest.importorskip("torch")
     layer = grown(nn.GRU(D, H, 2, bidirectional=True, reset_after=False)).to(place)
     p = {name: torch.tensor(array(value), requires_grad=True) for name, value in layer.named_parameters()}
     x, h, gy, gh = normals(3, (T, N, D), (4, N, H), (T, N, 2 * H), (4, N, H))
@@ -182,15 +182,12 @@ def compare_layers(torch, seed, device):
     pairs += [(a.grad, b.grad) for a, b in zip(*starts, strict=True)]
     pairs += [(a.grad, b.grad) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True)]
     for number, (a, b) in enumerate(pairs):
-        np.testing.assert_allclose(
-            array(a), b.detach().numpy(), rtol=1e-9, atol=1e-11, err_msg=f"{number} of {options}"
-        )
+        near(a, b.detach().numpy(), rtol=1e-9, atol=1e-11, err_msg=f"{number} of {options}")
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_cells_are_pytorchs(kind, bias, device):
-    torch = pytest.importorskip("torch")
     ours = getattr(nn, kind + "Cell")(D, H, bias=bias, device=device, dtype="float64")
     theirs = getattr(torch.nn, kind + "Cell")(D, H, bias=bias).double()
     assert list(ours.state_dict()) == list(theirs.state_dict())

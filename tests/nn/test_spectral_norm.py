@@ -5,7 +5,8 @@ import pickle
 
 import numpy as np
 import pytest
-from checks import array, raises, refuses, step_beside_torch, tensor
+from checks import array, equals, near, raises, refuses, step_beside_torch, tensor
+from peers import torch
 
 import minigrad as mg
 from minigrad import nn
@@ -41,7 +42,6 @@ def pair(torch, name, device):
 @pytest.mark.parametrize("name", LAYERS)
 def test_as_in_pytorch(name, device, rng):
     """Outputs, gradients and vectors, in training, evaluation and training again, and after removal."""
-    torch = pytest.importorskip("torch")
     ours, theirs, shape = pair(torch, name, device)
     for training in (True, True, False, True):
         ours.train(training)
@@ -49,13 +49,12 @@ def test_as_in_pytorch(name, device, rng):
         step_beside_torch(torch, ours, theirs, rng.standard_normal(shape), rng, 1e-10, 1e-11, device)
     utils.remove_spectral_norm(ours)
     torch.nn.utils.remove_spectral_norm(theirs)
-    np.testing.assert_allclose(array(ours.weight), theirs.weight.detach().numpy(), rtol=1e-11)
+    near(ours.weight, theirs.weight.detach().numpy(), rtol=1e-11)
     assert sorted(ours.state_dict()) == ["bias", "weight"]
 
 
 def test_as_parametrized_in_pytorch(device, rng):
     """Its state gives the same outputs; in training it computes u before v."""
-    torch = pytest.importorskip("torch")
     ours = utils.spectral_norm(nn.Linear(5, 4, dtype="float64").to(device))
     theirs = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(5, 4, dtype=torch.float64))
     names = {"original": "orig", "0._u": "u", "0._v": "v"}
@@ -66,7 +65,7 @@ def test_as_parametrized_in_pytorch(device, rng):
     )
     x = rng.standard_normal((3, 5))
     y = theirs.eval()(torch.tensor(x)).detach().numpy()
-    np.testing.assert_allclose(array(ours.eval()(tensor(x, device))), y, rtol=1e-11, atol=1e-12)
+    near(ours.eval()(tensor(x, device)), y, rtol=1e-11, atol=1e-12)
 
 
 # ── the equation ──
@@ -80,7 +79,7 @@ def test_largest_singular_value(shape, dim, device, rng):
     w = array(module.kernel).copy()
     utils.spectral_norm(module, "kernel", 1000, dim=dim)
     matrix = np.moveaxis(w, dim, 0).reshape(shape[dim], -1)
-    np.testing.assert_allclose(array(module.kernel), w / np.linalg.svd(matrix)[1][0], rtol=1e-10)
+    near(module.kernel, w / np.linalg.svd(matrix)[1][0], rtol=1e-10)
 
 
 def test_gradients(device, rng):
@@ -90,7 +89,7 @@ def test_gradients(device, rng):
     g, sigma = rng.standard_normal((4, 3)), u @ w @ v
     layer.weight.backward(tensor(g, device))
     expected = (g - (g * w / sigma).sum() * np.outer(u, v)) / sigma
-    np.testing.assert_allclose(array(layer.weight_orig.grad), expected, rtol=1e-11, atol=1e-13)
+    near(layer.weight_orig.grad, expected, rtol=1e-11, atol=1e-13)
 
     def run(w):
         object.__setattr__(layer, "weight_orig", w)
@@ -120,14 +119,14 @@ def test_sizes_of_weights(dtype, scale, device, rng):
         layer.weight.copy_(tensor((w * scale).astype(dtype), device))
     utils.spectral_norm(layer, n_power_iterations=100)
     expected = w / np.linalg.norm(w, 2) if scale else 0 * w
-    np.testing.assert_allclose(array(layer.weight), expected, rtol=1e-5, atol=1e-6)
+    near(layer.weight, expected, rtol=1e-5, atol=1e-6)
     layer.weight.sum().backward()
     assert np.isfinite(array(layer.weight_orig.grad)).all()
     if not scale:
         assert array(layer.weight_orig.grad).all()
         with mg.no_grad():
             layer.weight_orig.copy_(tensor(w.astype(dtype), device))
-        np.testing.assert_allclose(array(layer.weight), w / np.linalg.norm(w, 2), rtol=1e-5, atol=1e-6)
+        near(layer.weight, w / np.linalg.norm(w, 2), rtol=1e-5, atol=1e-6)
 
 
 # ── weight standardization ──
@@ -145,7 +144,7 @@ def test_weight_standardization(build, dim, device, rng):
     assert layer.weight_orig is parameter
     axes = tuple(k for k in range(w.ndim) if k != dim)
     expected = (w - w.mean(axes, keepdims=True)) / np.sqrt(w.var(axes, keepdims=True) + 1e-3)
-    np.testing.assert_allclose(array(layer.weight), expected, rtol=1e-9, atol=1e-10)
+    near(layer.weight, expected, rtol=1e-9, atol=1e-10)
     assert layer.weight.tolist() == F.weight_standardization(parameter, 1e-3, dim).tolist()
 
     def run(w):
@@ -191,7 +190,7 @@ def test_copies_resets_and_repetition(op, device):
     for module in (plain, layer):
         mg.manual_seed(7)
         module.reset_parameters()
-    np.testing.assert_array_equal(array(getattr(layer, layer_part(layer))), array(plain.weight))
+    equals(getattr(layer, layer_part(layer)), array(plain.weight))
     assert list(layer.state_dict()) == names
     refuses(TypeError, op, "int", make, 3)
     refuses(TypeError, f"remove_{op}", "int", remove, 3)
@@ -220,7 +219,7 @@ def test_folding_and_kinds_beside_each_other(device, rng):
         bn(layer(x))
         folded = utils.fold_batch_norm(layer, bn)
         assert type(folded) is nn.Linear
-        np.testing.assert_allclose(array(folded(x)), array(bn.eval()(layer(x))), rtol=1e-11, atol=1e-12)
+        near(folded(x), array(bn.eval()(layer(x))), rtol=1e-11, atol=1e-12)
     cell = nn.RNNCell(3, 4).to(device)
     utils.weight_norm(utils.spectral_norm(cell, "weight_hh"), "weight_ih")
     cell(mg.ones((2, 3), device=device)).sum().backward()

@@ -4,7 +4,8 @@ import inspect
 
 import numpy as np
 import pytest
-from checks import agree, array, exchange_state, refuses, tensor
+from checks import agree, array, equals, exchange_state, near, refuses, tensor
+from peers import torch
 
 import minigrad as mg
 from minigrad import nn
@@ -38,7 +39,7 @@ def compare(torch, ours, theirs, inputs, given, rng, device):
     pairs = list(zip(y, e, strict=True)) if isinstance(y, tuple) else [(y, e)]
     pairs = [(a, b) for a, b in pairs if a is not None or b is not None]
     for a, b in pairs:
-        np.testing.assert_allclose(array(a), b.detach().numpy(), **CLOSE)
+        near(a, b.detach().numpy(), **CLOSE)
     leaves, points = [*leaves, *ours.parameters()], [*points, *theirs.parameters()]
     grads = [rng.standard_normal(a.shape) for a, _ in pairs]
     found = mg.grad([a for a, _ in pairs], leaves, [tensor(g, device) for g in grads], create_graph=True)
@@ -58,7 +59,6 @@ def compare(torch, ours, theirs, inputs, given, rng, device):
 @pytest.mark.parametrize("kind", ["none", "bool", "padding", "both", "float", "mixed"])
 @pytest.mark.parametrize("seed", range(6))
 def test_multihead_attention_as_in_pytorch(kind, seed, device):
-    torch = pytest.importorskip("torch")
     rng = np.random.default_rng(seed)
     heads, head, batch, queries, keys = (int(n) for n in rng.integers(1, 5, 5))
     width, first = heads * head, bool(seed % 2)
@@ -85,14 +85,13 @@ def test_multihead_attention_as_in_pytorch(kind, seed, device):
         causal = np.triu(np.ones((4, 4), bool), 1)
         y = same(*[tensor(x, device)] * 3, is_causal=True)[0]
         e = other(*[torch.tensor(x)] * 3, attn_mask=torch.tensor(causal))[0]
-        np.testing.assert_allclose(array(y), e.detach().numpy(), **CLOSE)
+        near(y, e.detach().numpy(), **CLOSE)
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("bias", [True, False])
 def test_layers_and_stacks_as_in_pytorch(norm_first, activation, bias, device, rng):
-    torch = pytest.importorskip("torch")
     options = {
         "dim_feedforward": 12, "dropout": 0.0, "activation": activation, "norm_first": norm_first, "bias": bias,
         "batch_first": norm_first,
@@ -119,7 +118,6 @@ def test_layers_and_stacks_as_in_pytorch(norm_first, activation, bias, device, r
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_weights_of_pytorch(norm_first, device, rng):
     """The state of a whole model in float32, in both modes: the outputs are equal to 1e-6."""
-    torch = pytest.importorskip("torch")
     torch.manual_seed(0)
     options = {"dim_feedforward": 40, "dropout": 0.0, "batch_first": True, "norm_first": norm_first}
     theirs = torch.nn.Transformer(16, 4, 2, 3, **options)
@@ -134,7 +132,7 @@ def test_weights_of_pytorch(norm_first, device, rng):
         y = decoder(tensor(target, device), encoder(tensor(source, device)), tgt_is_causal=True)
         mask = theirs.generate_square_subsequent_mask(7)
         expected = theirs(torch.tensor(source), torch.tensor(target), tgt_mask=mask).detach().numpy()
-        np.testing.assert_allclose(array(y), expected, rtol=1e-6, atol=1e-6)
+        near(y, expected, rtol=1e-6, atol=1e-6)
 
 
 LAYERS = [
@@ -147,7 +145,6 @@ LAYERS = [
 @pytest.mark.parametrize("method", ["__init__", "forward"])
 def test_arguments_are_those_of_pytorch(name, method):
     """In PyTorch's order and with its defaults, so that positions mean the same."""
-    torch = pytest.importorskip("torch")
     ours, theirs = (inspect.signature(getattr(getattr(m.nn, name), method)).parameters for m in (mg, torch))
     assert [k for k in ours if k in theirs] == list(theirs)
     assert all(p.kind is p.KEYWORD_ONLY for k, p in ours.items() if k not in theirs)
@@ -159,7 +156,6 @@ def test_arguments_are_those_of_pytorch(name, method):
 @pytest.mark.parametrize("learned, zero", [(True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("masked", ["", "bool", "float", "causal"])
 def test_keys_that_every_sequence_has_are_those_of_pytorch(learned, zero, masked, device, rng):
-    torch = pytest.importorskip("torch")
     options = {"add_bias_kv": learned, "add_zero_attn": zero, "batch_first": True}
     theirs = torch.nn.MultiheadAttention(6, 2, dtype=torch.float64, **options)
     ours = nn.MultiheadAttention(6, 2, dtype="float64", **options).to(device)
@@ -192,9 +188,9 @@ def test_keys_that_every_sequence_has_are_those_of_pytorch(learned, zero, masked
     for weights in (True, False):
         found, of_keys = ours(a, b, b, need_weights=weights, **arguments(tensor_here))
         expected, of_their_keys = theirs(c, d, d, need_weights=weights, **arguments(torch.tensor))
-        np.testing.assert_allclose(array(found), expected.detach().numpy(), rtol=1e-10, atol=1e-12)
+        near(found, expected.detach().numpy(), rtol=1e-10, atol=1e-12)
         if weights:
-            np.testing.assert_allclose(array(of_keys), of_their_keys.detach().numpy(), rtol=1e-10, atol=1e-12)
+            near(of_keys, of_their_keys.detach().numpy(), rtol=1e-10, atol=1e-12)
         g = rng.standard_normal(found.shape)
         leaves = [a, b, *ours.parameters()]
         grads = mg.grad(found, leaves, tensor_here(g))
@@ -203,7 +199,7 @@ def test_keys_that_every_sequence_has_are_those_of_pytorch(learned, zero, masked
         named = zip(["a", "b", *(n for n, _ in ours.named_parameters())], grads, strict=True)
         for name, grad in named:
             other = {"a": wanted[0], "b": wanted[1]}.get(name, by_name.get(name))
-            np.testing.assert_allclose(array(grad), other.numpy(), rtol=1e-9, atol=1e-11, err_msg=name)
+            near(grad, other.numpy(), rtol=1e-9, atol=1e-11, err_msg=name)
 
 
 def test_keys_that_every_sequence_has_follow_those_of_a_cache(rng):
@@ -212,7 +208,7 @@ def test_keys_that_every_sequence_has_follow_those_of_a_cache(rng):
     whole = layer(x, x, x, is_causal=True)[0]
     cache = nn.KeyValueCache()
     steps = [layer(x[:, i : i + 1], x[:, i : i + 1], x[:, i : i + 1], cache=cache)[0] for i in range(5)]
-    np.testing.assert_allclose(array(mg.concat(steps, 1)), array(whole), rtol=1e-12, atol=1e-12)
+    near(mg.concat(steps, 1), array(whole), rtol=1e-12, atol=1e-12)
 
 
 def test_dropout_and_causality(device, rng):
@@ -225,10 +221,10 @@ def test_dropout_and_causality(device, rng):
     assert (noisy == layer(x)).all()
     layer.eval()
     y = layer(x, is_causal=True)
-    np.testing.assert_allclose(array(layer(x[:, :4], is_causal=True)), array(y[:, :4]), rtol=1e-5, atol=1e-6)
+    near(layer(x[:, :4], is_causal=True), array(y[:, :4]), rtol=1e-5, atol=1e-6)
     padded = tensor(np.array([[False] * 6, [False] * 4 + [True] * 2]), device)
     hidden = layer(x, src_key_padding_mask=padded, is_causal=True)
-    np.testing.assert_allclose(array(hidden[:, :4]), array(y[:, :4]), rtol=1e-5, atol=1e-6)
+    near(hidden[:, :4], array(y[:, :4]), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype, close", [("float64", CLOSE), ("float32", {"rtol": 0, "atol": 2e-4})])
@@ -306,18 +302,18 @@ def test_a_mask_and_causality(device, rng):
             found = layer(x, x, x, None, weights, given, is_causal=True)
             exact = layer(x, x, x, None, weights, whole)
             for a, b in zip(found[: 1 + weights], exact, strict=False):
-                np.testing.assert_allclose(array(a), array(b), **CLOSE)
+                near(a, array(b), **CLOSE)
     cache, last = nn.KeyValueCache(), x[:, 3:]
     layer(x[:, :3], x[:, :3], x[:, :3], attn_mask=given[:3, :3], is_causal=True, cache=cache)
     ends = layer(last, last, last, attn_mask=given[3:], is_causal=True, cache=cache)[0]
-    np.testing.assert_allclose(array(ends), array(layer(x, x, x, attn_mask=whole)[0][:, 3:]), **CLOSE)
+    near(ends, array(layer(x, x, x, attn_mask=whole)[0][:, 3:]), **CLOSE)
     encoder = nn.TransformerEncoderLayer(8, 2, 12, 0.0, batch_first=True, dtype="float64").to(device)
     decoder = nn.TransformerDecoderLayer(8, 2, 12, 0.0, batch_first=True, dtype="float64").to(device)
     for found, exact in (
         (encoder(x, given, is_causal=True), encoder(x, whole)),
         (decoder(x, x, given, given, None, None, True, True), decoder(x, x, whole, whole)),
     ):
-        np.testing.assert_allclose(array(found), array(exact), **CLOSE)
+        near(found, array(exact), **CLOSE)
 
 
 def test_memory_of_causality_with_padding(device):
@@ -400,7 +396,7 @@ def test_a_cache_continues_sequences(kind, batch_first, device, rng):
                     begin = end
                 given = causal if mask is None else causal | {padding: mask}
                 whole = model(*(x, memory) if decoder else (x,), **given)
-            np.testing.assert_allclose(array(mg.concat(parts, axis=axis)), array(whole), **CLOSE)
+            near(mg.concat(parts, axis=axis), array(whole), **CLOSE)
 
 
 def test_qk_norm_and_rotary_positions_by_hand(device, rng):
@@ -424,8 +420,8 @@ def test_qk_norm_and_rotary_positions_by_hand(device, rng):
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
     y = (weights @ v).transpose(0, 2, 1, 3).reshape(2, 5, 8)
-    np.testing.assert_allclose(array(found[1]), weights, **CLOSE)
-    np.testing.assert_allclose(array(found[0]), y @ state["out_proj.weight"].T + state["out_proj.bias"], **CLOSE)
+    near(found[1], weights, **CLOSE)
+    near(found[0], y @ state["out_proj.weight"].T + state["out_proj.bias"], **CLOSE)
 
 
 def test_positions(device, rng):
@@ -438,12 +434,12 @@ def test_positions(device, rng):
         table[:, 0::2], table[:, 1::2] = np.sin(p / 100.0 ** (2 * i / 6)), np.cos(p / 100.0 ** (2 * i / 6))
         for layer, rows in ((sines, table), (learned, array(learned.weight)[3:8])):
             added = rows if batch_first else rows[:, None]
-            np.testing.assert_allclose(array(layer(tensor(x, device), 3)), x + added, **CLOSE)
+            near(layer(tensor(x, device), 3), x + added, **CLOSE)
             alone = x[0] if batch_first else x[:, 0]
-            np.testing.assert_allclose(array(layer(tensor(alone, device), 3)), alone + rows, **CLOSE)
+            near(layer(tensor(alone, device), 3), alone + rows, **CLOSE)
     g = rng.standard_normal((5, 6))
     grad = mg.grad(learned(tensor(x[:, 0], device), 3), learned.weight, tensor(g, device))
-    np.testing.assert_array_equal(array(grad), np.pad(g, ((3, 1), (0, 0))))
+    equals(grad, np.pad(g, ((3, 1), (0, 0))))
     assert mg.gradcheck(lambda x: F.rotary(x, 2, 10.0), [tensor(rng.standard_normal((2, 3, 4)), device, True)], order=2)
 
 

@@ -4,7 +4,8 @@ import copy
 
 import numpy as np
 import pytest
-from checks import array, exchange_state, raises, refuses, step_beside_torch
+from checks import array, equals, exchange_state, near, raises, refuses, step_beside_torch
+from peers import torch
 
 import minigrad as mg
 from minigrad import nn
@@ -27,7 +28,6 @@ def formula(g, v, axes):
 @deprecated
 @pytest.mark.parametrize("seed", range(60))
 def test_as_in_pytorch(seed, device):
-    torch = pytest.importorskip("torch")
     rng = np.random.default_rng(seed)
     inputs, outputs, batch = (int(n) for n in rng.integers(1, 8, 3))
     dim, bias = [0, 1, None][seed % 3], bool(rng.random() < 0.7)
@@ -40,7 +40,7 @@ def test_as_in_pytorch(seed, device):
     assert utils.weight_norm(ours, dim=dim) is ours
     torch.nn.utils.weight_norm(theirs, dim=dim)
     for name, tensor in theirs.state_dict().items():
-        np.testing.assert_allclose(array(ours.state_dict()[name]), tensor.numpy(), rtol=1e-6, err_msg=name)
+        near(ours.state_dict()[name], tensor.numpy(), rtol=1e-6, err_msg=name)
     np.testing.assert_allclose(ours.weight.tolist(), before, rtol=1e-6)
     exchange_state(torch, ours, theirs, rng)
     for _ in range(2):
@@ -50,7 +50,6 @@ def test_as_in_pytorch(seed, device):
 
 @deprecated
 def test_several_parameters_of_a_cell(device):
-    torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)
     ours, theirs = nn.RNNCell(3, 4, device=device, dtype="float64"), torch.nn.RNNCell(3, 4, dtype=torch.float64)
     for name, dim in (("weight_ih", 0), ("weight_hh", None)):
@@ -66,7 +65,6 @@ def test_several_parameters_of_a_cell(device):
 @deprecated
 def test_state_of_the_parametrized_form(device):
     """It loads our names, but saves others, in the order length, direction."""
-    torch = pytest.importorskip("torch")
     ours = utils.weight_norm(nn.Linear(3, 4, device=device))
     theirs = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(3, 4))
     theirs.load_state_dict({name: torch.from_numpy(array(value)) for name, value in ours.state_dict().items()})
@@ -97,7 +95,7 @@ def test_formula_and_gradients(shape, dim, axes, device, rng):
         object.__setattr__(module, "kernel_v", v)
         return module.kernel
 
-    np.testing.assert_allclose(array(run(g, v)), expected, rtol=1e-13)
+    near(run(g, v), expected, rtol=1e-13)
     assert mg.gradcheck(run, [g, v], order=3, rtol=1e-5)
 
 
@@ -184,10 +182,10 @@ def test_removal_gives_an_equal_model(dim, device, rng):
         layer.weight_g *= 1.7
     y, weight = array(layer(x)), array(layer.weight)
     utils.remove_weight_norm(layer)
-    np.testing.assert_array_equal(array(layer(x)), y)
-    np.testing.assert_array_equal(array(layer.weight), weight)
+    equals(layer(x), y)
+    equals(layer.weight, weight)
     layer(x).backward(c)
-    np.testing.assert_allclose(array(layer.weight.grad), array(c).T @ array(x), rtol=1e-5, atol=1e-6)
+    near(layer.weight.grad, array(c).T @ array(x), rtol=1e-5, atol=1e-6)
     assert type(layer) is nn.Linear
     assert sorted(layer.state_dict()) == ["bias", "weight"]
 
@@ -286,7 +284,7 @@ def test_parameters_begin_anew_as_those_of_the_plain_module(build, device):
     for name, parameter in plain.named_parameters():
         owner, _, name = name.rpartition(".")
         found = getattr(dict(normed.named_modules())[owner], name)
-        np.testing.assert_allclose(array(found), array(parameter), rtol=1e-6)
+        near(found, array(parameter), rtol=1e-6)
 
 
 def test_errors():
@@ -342,7 +340,7 @@ def test_batch_norm_folds_into_the_layer_before(build, shape, bias, affine, devi
     folded = utils.fold_batch_norm(layer, bn)
     assert bn.training
     expected = array(bn.eval()(layer(x)))
-    np.testing.assert_allclose(array(folded(x)), expected, rtol=1e-12, atol=1e-12)
+    near(folded(x), expected, rtol=1e-12, atol=1e-12)
     assert {name: x.tolist() for name, x in layer.state_dict().items()} == state
     assert sorted(folded.state_dict()) == ["bias", "weight"]
     assert all(parameter.requires_grad and parameter.grad is None for parameter in folded.parameters())
@@ -383,7 +381,7 @@ def test_folding_after_tracking_was_switched_off(device, rng):
     bn.track_running_stats = False
     x = random(rng, device, 5, 4)
     folded = utils.fold_batch_norm(layer, bn)
-    np.testing.assert_allclose(array(folded(x)), array(bn.eval()(layer(x))), rtol=1e-12, atol=1e-12)
+    near(folded(x), array(bn.eval()(layer(x))), rtol=1e-12, atol=1e-12)
 
 
 def test_fold_errors():

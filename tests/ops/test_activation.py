@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from checks import Suite, array, refuses, tensor
+from checks import Suite, array, near, refuses, tensor
+from peers import torch
 from table import ACTIVATION
 
 import minigrad as mg
@@ -42,7 +43,6 @@ class TestTable(Suite):
 @pytest.mark.parametrize("name", KINKS)
 def test_kinks(name, dtype, device):
     """At kinks the gradient is PyTorch's choice, with and without create_graph."""
-    torch = pytest.importorskip("torch")
     for point, expected in KINKS[name].items():
         other = torch.tensor([point], dtype=getattr(torch, dtype), requires_grad=True)
         (theirs,) = torch.autograd.grad(getattr(torch.nn.functional, name)(other).sum(), other)
@@ -60,7 +60,7 @@ def test_far_out(name, dtype, device):
     limits = LIMITS[name]
     x = tensor(np.array([-1e30, -1e4, 1e4, 1e30], dtype), device, True)
     y = FUNCTIONS[name](x)
-    np.testing.assert_allclose(array(y), array(x) * [limits[0], limits[0], limits[1], limits[1]], rtol=1e-6, atol=2)
+    near(y, array(x) * [limits[0], limits[0], limits[1], limits[1]], rtol=1e-6, atol=2)
     for create_graph in (False, True):
         g = array(mg.grad(y, x, mg.ones(4, dtype=dtype, device=device), retain_graph=True, create_graph=create_graph))
         np.testing.assert_allclose(g, [limits[0], limits[0], limits[1], limits[1]], rtol=1e-6)
@@ -88,20 +88,19 @@ def test_small_results_of_gelu(device):
     """x (1 + tanh z) / 2 would be 0 below -5.5 in float32."""
     x = np.array([-8.0, -6.0, -5.0], np.float32)
     z = math.sqrt(2 / math.pi) * (x.astype(float) + 0.044715 * x.astype(float) ** 3)
-    np.testing.assert_allclose(array(F.gelu(tensor(x, device), "tanh")), x / (1 + np.exp(-2 * z)), rtol=1e-5)
+    near(F.gelu(tensor(x, device), "tanh"), x / (1 + np.exp(-2 * z)), rtol=1e-5)
 
 
 def test_normalized_zeros(device):
     """Zeros stay zeros, with finite gradients of both orders; PyTorch's are the same."""
-    torch = pytest.importorskip("torch")
     values = np.array([[0.0, 0.0], [3.0, -4.0], [1e-13, 0.0]])
     x, other = tensor(values, device, True), torch.tensor(values, requires_grad=True)
     y, theirs = F.normalize(x), torch.nn.functional.normalize(other)
     g = np.array([[1.0, -2.0], [0.5, 3.0], [2.0, 1.0]])
-    np.testing.assert_allclose(array(y), theirs.detach().numpy(), rtol=1e-12)
+    near(y, theirs.detach().numpy(), rtol=1e-12)
     ours = mg.grad(y, x, tensor(g, device), create_graph=True)
     expected = torch.autograd.grad(theirs, other, torch.tensor(g))[0].numpy()
-    np.testing.assert_allclose(array(ours), expected, rtol=1e-12)
+    near(ours, expected, rtol=1e-12)
     assert np.isfinite(array(mg.grad(ours, x, tensor(g, device)))).all()
     for p, norm in ((1, 7.0), (math.inf, 4.0)):
         np.testing.assert_allclose(array(F.normalize(x, p, axis=1))[1], np.array([3.0, -4.0]) / norm)

@@ -5,7 +5,7 @@ import operator
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
-from checks import Suite, agree, array, refuses, tensor
+from checks import Suite, agree, array, equals, near, refuses, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 from table import ARITHMETIC
@@ -39,12 +39,12 @@ def test_broadcasting(device, shapes, seed):
     x, y = tensor(a, device, True), tensor(b, device, True)
     z = x * y
     assert z.shape == shapes.result_shape
-    np.testing.assert_array_equal(array(z), a * b)
+    equals(z, a * b)
     z.backward(tensor(g, device))
     for leaf, share in ((x, g * b), (y, g * a)):
         lead = share.ndim - leaf.ndim
         axes = tuple(k for k in range(share.ndim) if k < lead or leaf.shape[k - lead] == 1)
-        np.testing.assert_allclose(array(leaf.grad), share.sum(axes).reshape(leaf.shape), rtol=1e-12, atol=1e-12)
+        near(leaf.grad, share.sum(axes).reshape(leaf.shape), rtol=1e-12, atol=1e-12)
 
 
 @given(hnp.array_shapes(max_dims=4, max_side=4), hnp.array_shapes(max_dims=4, max_side=4))
@@ -64,10 +64,10 @@ def test_sizes(size, dtype, device, rng):
     x, y = tensor(a, device)[1:], tensor(b, device)[:-1]
     for name in ("add", "subtract", "multiply", "maximum"):
         ours, numpy = getattr(mg, name), getattr(np, name)
-        np.testing.assert_array_equal(array(ours(x, y)), numpy(a[1:], b[:-1]))
-        np.testing.assert_array_equal(array(ours(x, 7)), numpy(a[1:], 7))
-        np.testing.assert_array_equal(array(ours(7, y)), numpy(7, b[:-1]))
-        np.testing.assert_array_equal(array(ours(x[::-1], y)), numpy(a[:0:-1], b[:-1]))
+        equals(ours(x, y), numpy(a[1:], b[:-1]))
+        equals(ours(x, 7), numpy(a[1:], 7))
+        equals(ours(7, y), numpy(7, b[:-1]))
+        equals(ours(x[::-1], y), numpy(a[:0:-1], b[:-1]))
 
 
 @pytest.mark.parametrize("shape", [(300, 400), (3, 200, 100), (40_000, 3), (3, 40_000), (2, 7, 6000)])
@@ -75,15 +75,15 @@ def test_large_views(shape, device, rng):
     """Loops over several axes, split among threads: transposed, strided and repeated operands."""
     a = rng.standard_normal(shape)
     x = tensor(a, device)
-    np.testing.assert_array_equal(array(x.T + x.T[::-1]), a.T + a.T[::-1])
-    np.testing.assert_array_equal(
-        array(x[..., ::2] * x[..., 1::2] if shape[-1] % 2 == 0 else x * x),
+    equals(x.T + x.T[::-1], a.T + a.T[::-1])
+    equals(
+        x[..., ::2] * x[..., 1::2] if shape[-1] % 2 == 0 else x * x,
         a[..., ::2] * a[..., 1::2] if shape[-1] % 2 == 0 else a * a,
     )
-    np.testing.assert_array_equal(array(x - x[..., :1]), a - a[..., :1])
-    np.testing.assert_array_equal(array(x[:1] - x), a[:1] - a)
-    np.testing.assert_array_equal(array(x.T.contiguous()), a.T)
-    np.testing.assert_array_equal(array(mg.matrix_transpose(x).copy()), np.swapaxes(a, -1, -2))
+    equals(x - x[..., :1], a - a[..., :1])
+    equals(x[:1] - x, a[:1] - a)
+    equals(x.T.contiguous(), a.T)
+    equals(mg.matrix_transpose(x).copy(), np.swapaxes(a, -1, -2))
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 40, 50), (70, 3, 8, 8), (5, 4, 1, 40)])
@@ -91,8 +91,8 @@ def test_short_innermost_axes(shape, device, rng):
     a = rng.standard_normal(shape)
     x = tensor(a, device).permute_dims(0, 2, 3, 1)
     last = np.moveaxis(a, 1, -1)
-    np.testing.assert_array_equal(array(x.copy()), last)
-    np.testing.assert_array_equal(array(x[:, ::-1] * x[..., :1]), last[:, ::-1] * last[..., :1])
+    equals(x.copy(), last)
+    equals(x[:, ::-1] * x[..., :1], last[:, ::-1] * last[..., :1])
 
 
 @given(
@@ -117,12 +117,12 @@ def test_operands_across(device, sides, others, random, dtype):
         return a.transpose(order)[cut], tensor(a, device).permute_dims(*order)[cut]
 
     (a, x), (b, y), (c, z) = view(dtype), view(dtype), view("bool")
-    np.testing.assert_array_equal(array(x.copy()), a)
-    np.testing.assert_array_equal(array(mg.maximum(x, y) if dtype != "bool" else mg.logical_or(x, y)), np.maximum(a, b))
-    np.testing.assert_array_equal(array(mg.where(z, x, y)), np.where(c, a, b))
-    np.testing.assert_array_equal(array(x.astype("float64")), a)
+    equals(x.copy(), a)
+    equals(mg.maximum(x, y) if dtype != "bool" else mg.logical_or(x, y), np.maximum(a, b))
+    equals(mg.where(z, x, y), np.where(c, a, b))
+    equals(x.astype("float64"), a)
     x[...] = y
-    np.testing.assert_array_equal(array(x), b)
+    equals(x, b)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
@@ -130,10 +130,10 @@ def test_cubes(dtype, device):
     """A power by products: within two units in the last place."""
     a = np.array([-2, -1, 0, 1, 3, 7, 100], dtype)
     x = tensor(a, device)
-    np.testing.assert_array_equal(array(x[::-1] ** 3), a[::-1] ** 3)
+    equals(x[::-1] ** 3, a[::-1] ** 3)
     if dtype != "int64":
         odd = tensor(np.array([np.nan, np.inf, -np.inf, -0.0], dtype), device) ** 3
-        np.testing.assert_array_equal(array(odd), [np.nan, np.inf, -np.inf, 0])
+        equals(odd, [np.nan, np.inf, -np.inf, 0])
         assert np.signbit(array(odd)[3])
         a = np.linspace(-3, 3, 41, dtype=dtype)
         np.testing.assert_array_max_ulp(array(tensor(a, device) ** 3), (a.astype(np.longdouble) ** 3).astype(dtype), 2)
@@ -147,13 +147,13 @@ def test_one_value_for_all(device):
         for ours, numpy in (
             (mg.negative, np.negative), (mg.abs, np.abs), (mg.logical_not, np.logical_not), (mg.square, np.square),
         ):  # fmt: skip
-            np.testing.assert_array_equal(array(ours(x)), numpy(a))
+            equals(ours(x), numpy(a))
             if value == value:  # a NaN has no sign of its own: that of x86 is another than that of a GPU
                 np.testing.assert_array_equal(np.signbit(array(ours(x))), np.signbit(numpy(a)))
         y = mg.ones((700, 3), device=device)
         y.T[:, ::-1] = x
-        np.testing.assert_array_equal(array(y), a.T)
-    np.testing.assert_array_equal(array(mg.exp(x.T[::2])), array(mg.exp(tensor(a.T[::2].copy(), device))))
+        equals(y, a.T)
+    equals(mg.exp(x.T[::2]), array(mg.exp(tensor(a.T[::2].copy(), device))))
 
 
 # ── operators ─────────────────────────────────────────────────────────────────────────────────────
@@ -173,19 +173,19 @@ def test_operators(name, other, device):
     for ours, expected in ((python(x, other), function(x, other)), (python(other, x), function(other, x))):
         assert isinstance(ours, mg.Tensor)
         assert (ours.dtype, ours.device) == ("float32", device)
-        np.testing.assert_array_equal(array(ours), array(expected))
-    np.testing.assert_allclose(array(python(x, other)), python(array(x), np.float32(other)), rtol=1e-6)
+        equals(ours, array(expected))
+    near(python(x, other), python(array(x), np.float32(other)), rtol=1e-6)
     expected, address = array(function(x, other)), x.data_ptr()
     x = IN_PLACE[name](x, other)
     assert x.data_ptr() == address
     assert x.version == 1
-    np.testing.assert_array_equal(array(x), expected)
+    equals(x, expected)
 
 
 def test_unary_operators(device):
     x = tensor(np.array([-2.5, 0.0, 3.0]), device)
-    np.testing.assert_array_equal(array(-x), -array(x))
-    np.testing.assert_array_equal(array(abs(x)), np.abs(array(x)))
+    equals(-x, -array(x))
+    equals(abs(x), np.abs(array(x)))
     assert +x is x
 
 
@@ -296,11 +296,11 @@ def test_gradients_at_the_edge(device):
     """1/x and a/b keep infinities and NaN; a product's gradient is the other factor, whatever it is."""
     x = tensor(np.array([0.0, np.inf, np.nan]), device, True)
     mg.reciprocal(x).backward(mg.ones(3, dtype="float64", device=device))
-    np.testing.assert_array_equal(array(x.grad), [-np.inf, -0.0, np.nan])
+    equals(x.grad, [-np.inf, -0.0, np.nan])
     x, y = tensor(np.array([0.0, np.inf]), device, True), tensor(np.array([np.inf, 2.0]), device, True)
     (x * y).backward(mg.ones(2, dtype="float64", device=device))
-    np.testing.assert_array_equal(array(x.grad), [np.inf, 2.0])
-    np.testing.assert_array_equal(array(y.grad), [0.0, np.inf])
+    equals(x.grad, [np.inf, 2.0])
+    equals(y.grad, [0.0, np.inf])
 
 
 def test_remainder_has_the_gradient_of_the_divisor(device):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import Suite, array, close, cotangents, litter, raises, refuses, tensor
+from checks import Suite, array, close, cotangents, litter, near, raises, refuses, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 from table.attention import ATTENTION, attention, compose_attention
@@ -113,9 +113,7 @@ def test_random_configurations_as_in_pytorch(block, device):
             )  # fmt: skip
         for a, b in zip(ours, theirs, strict=True):
             exact = b.detach().numpy()
-            np.testing.assert_allclose(
-                array(a), exact, rtol=0, atol=(1e-12 if dtype == "float64" else 1e-4) * max(1, np.abs(exact).max())
-            )
+            near(a, exact, rtol=0, atol=(1e-12 if dtype == "float64" else 1e-4) * max(1, np.abs(exact).max()))
 
 
 def test_dropout(device, rng):
@@ -193,7 +191,7 @@ def test_large_masks(device, rng):
     mask[1] = -1e9
     leaves = [tensor(a, device, True) for a in arrays]
     y = F.scaled_dot_product_attention(*leaves, tensor(mask, device))
-    np.testing.assert_allclose(array(y[1]), arrays[2].mean(0), rtol=1e-5)
+    near(y[1], arrays[2].mean(0), rtol=1e-5)
     (g,) = cotangents([y], rng)
     plain, composed = (
         mg.grad(y, leaves, tensor(g, device), create_graph=create, retain_graph=True) for create in (False, True)

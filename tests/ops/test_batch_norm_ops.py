@@ -6,7 +6,7 @@ import math
 import norms
 import numpy as np
 import pytest
-from checks import array, litter, tensor
+from checks import array, equals, litter, near, tensor
 from norms import NORMS, draw, run
 from table.norms import given_batch_norm
 
@@ -28,7 +28,7 @@ def check(x, w, b, g, device, eps=1e-5):
     rows = TRAINING.to_rows(x.astype(np.float64))
     for ours, exact in zip(batch_norm_train(tensor(x, device))[1:], (rows.mean(1), rows.var(1)), strict=True):
         atol = 32 * np.finfo(x.dtype).eps * (1 + np.abs(exact).max())
-        np.testing.assert_allclose(array(ours), exact, rtol=0, atol=atol)
+        near(ours, exact, rtol=0, atol=atol)
 
 
 # ── in training ───────────────────────────────────────────────────────────────────────────────────
@@ -51,18 +51,18 @@ def test_statistics_carry_no_history(device, rng):
     x = tensor(rng.standard_normal((6, 3)), device, True)
     y, mean, var = batch_norm_train(x)
     assert [v.requires_grad for v in (y, mean, var)] == [True, False, False]
-    np.testing.assert_allclose(array(var), array(x).var(0), rtol=1e-12)
+    near(var, array(x).var(0), rtol=1e-12)
     before = array(mg.grad(y, x, y.detach() * 2, retain_graph=True)).copy()
     mean += 1
-    np.testing.assert_array_equal(array(mg.grad(y, x, y.detach() * 2)), before)
+    equals(mg.grad(y, x, y.detach() * 2), before)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e4])
 def test_statistics_of_constant_channels_are_exact(value, device):
     for shape in ((5, 3), (4, 3, 9, 9)):
         _, mean, var = batch_norm_train(tensor(np.full(shape, value, np.float32), device))
-        np.testing.assert_array_equal(array(mean), np.full(3, value, np.float32))
-        np.testing.assert_array_equal(array(var), 0)
+        equals(mean, np.full(3, value, np.float32))
+        equals(var, 0)
 
 
 def evaluate(x, w, b, eps):
@@ -133,11 +133,11 @@ def test_large_given_means(device, rng):
     mean, var = np.full(6, 1e4, np.float32), np.full(6, 0.5, np.float32)
     y = batch_norm_eval(*(tensor(v, device) for v in (x, mean, var, w, b)))
     wide = [v.astype(np.float64) for v in (x, mean, var, w, b)]
-    np.testing.assert_allclose(array(y), given_batch_norm(np.sqrt)(*wide), rtol=0, atol=2e-6)
+    near(y, given_batch_norm(np.sqrt)(*wide), rtol=0, atol=2e-6)
 
 
 def test_training_and_evaluation_agree(device, rng):
     """Evaluation with the statistics of the batch equals training."""
     x, w, b, _ = (tensor(v, device) for v in draw(TRAINING, (6, 3, 5), rng, "float64"))
     y, mean, var = batch_norm_train(x, w, b)
-    np.testing.assert_allclose(array(batch_norm_eval(x, mean, var, w, b)), array(y), rtol=1e-12, atol=1e-13)
+    near(batch_norm_eval(x, mean, var, w, b), array(y), rtol=1e-12, atol=1e-13)

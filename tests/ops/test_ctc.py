@@ -5,7 +5,8 @@ import math
 
 import numpy as np
 import pytest
-from checks import agree, array, refuses, tensor
+from checks import agree, array, equals, near, refuses, tensor
+from peers import torch
 
 import minigrad as mg
 from minigrad import nn
@@ -59,7 +60,6 @@ def random_case(seed, dtype="float64"):
 @pytest.mark.parametrize("seed", range(60))
 def test_beside_torch(seed, device):
     """The loss, and its gradient through log_softmax, in every reduction; infinite losses where targets do not fit."""
-    torch = pytest.importorskip("torch")
     rng, logits, labels, ends, counts, blank = random_case(seed)
     reduction, zero = ("none", "mean", "sum")[seed % 3], seed % 2 == 0
     given = labels if seed % 5 else np.concatenate([labels[n, :k] for n, k in enumerate(counts)])
@@ -69,7 +69,7 @@ def test_beside_torch(seed, device):
     expected = torch.nn.functional.ctc_loss(
         theirs.log_softmax(-1), torch.tensor(given), torch.tensor(ends), torch.tensor(counts), blank, reduction, zero
     )
-    np.testing.assert_allclose(array(loss), expected.detach().numpy(), rtol=1e-11, atol=1e-12)
+    near(loss, expected.detach().numpy(), rtol=1e-11, atol=1e-12)
     g = rng.standard_normal(loss.shape)
     found = array(mg.grad(loss, [ours], tensor(g, device))[0])
     wanted = torch.autograd.grad(expected, theirs, torch.tensor(g))[0].numpy()
@@ -79,7 +79,6 @@ def test_beside_torch(seed, device):
 
 
 def test_the_gradient_is_the_derivative_where_torchs_assumes_log_softmax(device):
-    torch = pytest.importorskip("torch")
     x = np.array([[[-1.0, -0.5]], [[-0.25, -2.0]]])  # they do not add up to 1
     ours, theirs = tensor(x, device, True), torch.tensor(x, requires_grad=True)
     arguments = [1], [2], [1]
@@ -136,7 +135,7 @@ def test_what_is_beyond_the_lengths_has_no_influence(device, rng):
     agree(*found)
     assert all((a[3:, 1] == 0).all() for a in found[1][1:])
     alone = F.ctc_loss(tensor(x[:, :1], device), tensor(targets[:1], device), [6], [3], reduction="none")
-    np.testing.assert_array_equal(array(alone), found[0][0][:1])
+    equals(alone, found[0][0][:1])
     single = F.ctc_loss(tensor(x[:, 0], device), tensor(targets[0], device), 6, mg.tensor(3), reduction="none")
     assert single.shape == ()
     assert single.item() == alone.item()

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import Suite, array, refuses, tensor
+from checks import Suite, array, equals, near, refuses, tensor
 from table import FUNCTIONS, TRIGONOMETRY
 
 import minigrad as mg
@@ -127,7 +127,7 @@ def test_float32_accuracy_of_derivatives(name, device, rng):
     g = rng.uniform(0.5, 2, values.shape).astype(np.float32)
     function(x).backward(tensor(g, device))
     exact = reference(values.astype(np.float64)) * g
-    np.testing.assert_allclose(array(x.grad), exact, rtol=0, atol=8 * 2**-23 * g.max())
+    near(x.grad, exact, rtol=0, atol=8 * 2**-23 * g.max())
 
 
 # name: from where to where the derivative keeps its digits, and the largest error of float32 and of float64 in units in
@@ -207,7 +207,7 @@ def test_tests(name, device):
             values = np.array(SPECIAL if dtype.startswith("float") else [0, 1]).astype(dtype)
         y = getattr(mg, name)(tensor(values, device))
         assert y.dtype == "bool"
-        np.testing.assert_array_equal(array(y), getattr(np, name)(values))
+        equals(y, getattr(np, name)(values))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -302,10 +302,10 @@ def test_constant_powers(exponent, dtype, device, rng):
     assert y.dtype == dtype
     n, exact = float(exponent), values.astype(float)
     rtol = 8 * np.finfo(dtype).eps
-    np.testing.assert_allclose(array(y), exact**n, rtol=rtol)
+    near(y, exact**n, rtol=rtol)
     g = rng.standard_normal(37).astype(dtype)
     y.backward(tensor(g, device))
-    np.testing.assert_allclose(array(x.grad), g * n * exact ** (n - 1), rtol=rtol)
+    near(x.grad, g * n * exact ** (n - 1), rtol=rtol)
     if dtype == "float64":
         assert mg.gradcheck(lambda x: x**exponent, x, order=3 if dtype == "float64" else 1, rtol=1e-6, atol=1e-7)
 
@@ -337,12 +337,12 @@ def test_a_constant_exponent_is_no_other(exponent, dtype, device):
         slope = exponent * np.power(values, np.full(values.shape, exponent - 1, dtype)) if exponent else values * 0
     ones = mg.ones(x.shape, dtype=dtype, device=device)
     for y in (x**exponent, x**n):
-        np.testing.assert_allclose(array(y), expected, rtol=2 * np.finfo(dtype).eps)
+        near(y, expected, rtol=2 * np.finfo(dtype).eps)
         zeros = expected == 0
         np.testing.assert_array_equal(np.signbit(array(y)[zeros]), np.signbit(expected[zeros]))
         found = array(mg.grad(y, x, ones))
         np.testing.assert_allclose(found, np.where(exponent == 0, 0, slope), rtol=4 * np.finfo(dtype).eps)
-    np.testing.assert_array_equal(array(x**exponent), array(x**n))
+    equals(x**exponent, array(x**n))
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
@@ -353,12 +353,12 @@ def test_powers_of_integers(dtype, device):
     with np.errstate(all="ignore"):
         expected = base**exponent
     x, n = tensor(base, device), tensor(exponent, device)
-    np.testing.assert_array_equal(array(x**n), expected)
+    equals(x**n, expected)
     for k in (0, 1, 2, 3, 31):
         y = x**k
         assert y.dtype == dtype
-        np.testing.assert_array_equal(array(y), base ** np.asarray(k, dtype))
-    np.testing.assert_array_equal(array(2**n), np.asarray(2, dtype) ** exponent)
+        equals(y, base ** np.asarray(k, dtype))
+    equals(2**n, np.asarray(2, dtype) ** exponent)
     refuses(ValueError, "power", "integers to negative powers", mg.power, x, -1)
     refuses(ValueError, "power", "integers to negative powers", mg.power, x, n - 3)
     assert (x**0.5).dtype == "float32"
@@ -387,9 +387,7 @@ def test_integers_become_float32(op, device):
     function, count = getattr(mg, op.name), len(op.cases[0].shapes)
     y = function(*[tensor(np.array([1, 2, 3]), device)] * count)
     assert y.dtype == ("bool" if op.name in ("isnan", "isinf", "isfinite", "signbit") else "float32")
-    np.testing.assert_array_equal(
-        array(y), array(function(*[tensor(np.array([1.0, 2.0, 3.0], np.float32), device)] * count))
-    )
+    equals(y, array(function(*[tensor(np.array([1.0, 2.0, 3.0], np.float32), device)] * count)))
 
 
 def test_errors(device):
@@ -421,13 +419,13 @@ def test_large_angles(name, device):
     values = np.array([2.0**24 - 1, 2.0**24, 1e8, -3e15, 1e30, 3.4e38, 0.5, -1.0], np.float32)
     for x in (values, np.concatenate([np.linspace(-9, 9, 300, dtype=np.float32), values])):
         exact = getattr(np, name)(x.astype(np.float64))
-        np.testing.assert_allclose(array(getattr(mg, name)(tensor(x, device))), exact, rtol=2e-7, atol=1e-7)
+        near(getattr(mg, name)(tensor(x, device)), exact, rtol=2e-7, atol=1e-7)
 
 
 def test_multiples_of_pi(device):
     """sin keeps its digits near its zeros, as the range reduction is not in float32."""
     x = (np.arange(1, 2000) * math.pi).astype(np.float32)
-    np.testing.assert_allclose(array(mg.sin(tensor(x, device))), np.sin(x.astype(np.float64)), rtol=3e-7)
+    near(mg.sin(tensor(x, device)), np.sin(x.astype(np.float64)), rtol=3e-7)
 
 
 def test_saturation(device):

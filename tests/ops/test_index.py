@@ -3,7 +3,7 @@
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
-from checks import Suite, array, refuses, tensor, waited
+from checks import Suite, array, equals, near, refuses, tensor, waited
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from table import INDEX
@@ -98,13 +98,13 @@ def test_reading(device, shaped, as_tensors):
         return
     y = x[ours(key, device, as_tensors)]
     assert y.shape == expected.shape
-    np.testing.assert_array_equal(array(y), expected)
+    equals(y, expected)
     g = np.arange(1.0, expected.size + 1).reshape(expected.shape)
     for create_graph in (False, True):
         dx = mg.grad(y, x, tensor(g, device), retain_graph=True, create_graph=create_graph)
         scattered = np.zeros(shape)
         np.add.at(scattered, key, g)
-        np.testing.assert_array_equal(array(dx), scattered)
+        equals(dx, scattered)
 
 
 @given(keyed_shapes(arrays=False))
@@ -117,7 +117,7 @@ def test_basic_reading_is_a_view(device, shaped):
     expected = read(a, key)
     assume(expected is not None)
     y = x[key]
-    np.testing.assert_array_equal(array(y), expected)
+    equals(y, expected)
     y.fill_(-1)
     assert (array(x) == -1).sum() == np.size(expected)
 
@@ -126,7 +126,7 @@ def test_basic_reading_is_a_view(device, shaped):
 def test_every_dtype(dtype, device, rng):
     a = rng.integers(0, 9, (4, 5, 3)).astype(dtype)
     for key in (2, (..., 1), [3, 0, 3], ([0, 1], slice(None), [2, 2]), a[:, 0, 0] > 0, a > 2):
-        np.testing.assert_array_equal(array(tensor(a, device)[key]), a[key])
+        equals(tensor(a, device)[key], a[key])
 
 
 @pytest.mark.parametrize("name", ["int8", "int16", "uint8", "uint32", "int32", "int64"])
@@ -177,12 +177,12 @@ def test_indices_of_other_libraries(make, device):
     for key in ([1], [[2]], [0, 1], [True, False, True], 1, [[True, False]] * 3, [-1, -1, 0]):
         found, expected = x[make(key)], a[np.array(key)]
         assert found.shape == expected.shape
-        np.testing.assert_array_equal(array(found), expected)
+        equals(found, expected)
     x[make([True, False, False])] = 9
     assert x.tolist() == [[9, 9], [2, 3], [4, 5]]
     refuses(IndexError, "setitem", ["(1,)", "3"], x.__setitem__, make([True]), 5)
     refuses(IndexError, "index", "float", x.__getitem__, make([1.5]))
-    np.testing.assert_array_equal(array(mg.take(x, make([1]), axis=1)), array(x)[:, [1]])
+    equals(mg.take(x, make([1]), axis=1), array(x)[:, [1]])
 
 
 def test_other_forms_of_keys(device):
@@ -241,13 +241,13 @@ def test_writing(device, shaped, as_tensors, data):
     expected.reshape(-1)[np.arange(a.size).reshape(shape)[key].reshape(-1)] = full.reshape(-1)
     x = tensor(a, device)
     x[ours(key, device, as_tensors)] = tensor(value, device)
-    np.testing.assert_array_equal(array(x), expected)
+    equals(x, expected)
     assert x.version == 1
 
     leaf, v, g = tensor(a, device, True), tensor(value, device, True), np.arange(1.0, a.size + 1).reshape(shape)
     y = leaf * 1
     y[ours(key, device, as_tensors)] = v
-    np.testing.assert_array_equal(array(y), expected)
+    equals(y, expected)
     rest, share = g.copy(), np.where(kept, g[key], 0)
     rest[key] = 0
     lead = share.ndim - value.ndim
@@ -255,8 +255,8 @@ def test_writing(device, shaped, as_tensors, data):
     share = share.sum(axes).reshape(value.shape)
     for create_graph in (False, True):
         dx, dv = mg.grad(y, [leaf, v], tensor(g, device), retain_graph=True, create_graph=create_graph)
-        np.testing.assert_array_equal(array(dx), rest)
-        np.testing.assert_array_equal(array(dv), share)
+        equals(dx, rest)
+        equals(dv, share)
 
 
 def test_writing_numbers_and_sequences(device):
@@ -282,7 +282,7 @@ def test_writing_overlapping_parts(device):
         a, x = np.arange(50.0), tensor(np.arange(50.0), device)
         move(a)
         move(x)
-        np.testing.assert_array_equal(array(x), a)
+        equals(x, a)
 
 
 def test_gradcheck_of_writing(device, rng):
@@ -309,9 +309,9 @@ def test_gradcheck_of_writing(device, rng):
 def test_slices_beyond_all_integers(key, device):
     a = np.arange(10.0).reshape(5, 2)
     x = tensor(a, device)
-    np.testing.assert_array_equal(array(x[key]), a[key])
+    equals(x[key], a[key])
     x[key] = a[key] = -1
-    np.testing.assert_array_equal(array(x), a)
+    equals(x, a)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "int32", "bool"])
@@ -324,7 +324,7 @@ def test_the_last_of_equal_indices_wins(width, dtype, device, rng):
     written[tensor(index, device)] = tensor(v, device)
     for i, row in zip(index, v, strict=True):
         x[i] = row
-    np.testing.assert_array_equal(array(written), x)
+    equals(written, x)
 
 
 # ── bad keys ──────────────────────────────────────────────────────────────────────────────────────
@@ -395,13 +395,11 @@ def test_slices_of_columns(device, rng):
     grad = np.zeros((5, 37))
     np.add.at(grad, index, g)
     leaf = tensor(x, device, True)
-    np.testing.assert_allclose(
-        array(mg.grad(leaf[tensor(index, device)], leaf, tensor(g, device))), grad, rtol=1e-12, atol=1e-12
-    )
+    near(mg.grad(leaf[tensor(index, device)], leaf, tensor(g, device)), grad, rtol=1e-12, atol=1e-12)
     along, grad = rng.integers(0, 5, (2000, 37)), np.zeros((5, 37))
     np.add.at(grad, (along, np.arange(37)), g)
     y = mg.take_along_axis(leaf, tensor(along, device), axis=0)
-    np.testing.assert_allclose(array(mg.grad(y, leaf, tensor(g, device))), grad, rtol=1e-12, atol=1e-12)
+    near(mg.grad(y, leaf, tensor(g, device)), grad, rtol=1e-12, atol=1e-12)
     order = rng.permutation(2000)
     written = tensor(np.zeros((2000, 37)), device)
     written[tensor(order, device)] = tensor(g, device)

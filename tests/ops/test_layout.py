@@ -3,7 +3,7 @@
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
-from checks import Suite, array, raises, refuses, tensor
+from checks import Suite, equals, near, raises, refuses, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 from table import LAYOUT
@@ -80,14 +80,14 @@ def test_chains_of_views(device, shape, steps, random):
         elif step == 6:
             x, index = mg.squeeze(x), np.squeeze(index)
     assert x.shape == index.shape
-    np.testing.assert_array_equal(array(x), a.reshape(-1)[index])
-    np.testing.assert_array_equal(array(x.contiguous()), a.reshape(-1)[index])
+    equals(x, a.reshape(-1)[index])
+    equals(x.contiguous(), a.reshape(-1)[index])
     assert x.contiguous().is_contiguous()
     g = np.arange(1.0, index.size + 1).reshape(index.shape)
     x.backward(tensor(g, device))
     expected = np.zeros(a.size)
     np.add.at(expected, index.reshape(-1), g.reshape(-1))
-    np.testing.assert_array_equal(array(leaf.grad), expected.reshape(a.shape))
+    equals(leaf.grad, expected.reshape(a.shape))
 
 
 @given(
@@ -106,8 +106,8 @@ def test_reshape_is_numpys_or_refused(device, shape, target, free):
     except ValueError:
         refuses(ValueError, "reshape", str(target), mg.reshape, x, target)
     else:
-        np.testing.assert_array_equal(array(mg.reshape(x, target)), expected)
-        np.testing.assert_array_equal(array(mg.reshape(x.T, target)), a.T.reshape(target))
+        equals(mg.reshape(x, target), expected)
+        equals(mg.reshape(x.T, target), a.T.reshape(target))
 
 
 def test_numbers_one_by_one(device):
@@ -142,7 +142,7 @@ def test_copies(device):
         assert y.is_contiguous()
         assert y.requires_grad
     (x.T.contiguous() * tensor(np.arange(6.0).reshape(3, 2), device)).sum().backward()
-    np.testing.assert_array_equal(array(x.grad), np.arange(6.0).reshape(3, 2).T)
+    equals(x.grad, np.arange(6.0).reshape(3, 2).T)
 
 
 # ── conversions ───────────────────────────────────────────────────────────────────────────────────
@@ -157,8 +157,8 @@ def test_every_conversion(source, target, device, rng):
     for x, b in ((tensor(a, device), a), (tensor(a, device)[::-2], a[::-2])):
         y = x.astype(target)
         assert y.dtype == target
-        np.testing.assert_array_equal(array(y), b.astype(target))
-        np.testing.assert_array_equal(array(y.astype(source)), b)
+        equals(y, b.astype(target))
+        equals(y.astype(source), b)
         assert x.to(target).dtype == target
 
 
@@ -199,7 +199,7 @@ def test_sum_is_accurate(device):
     exact = 1_000_000 * float(np.float32(0.1))
     assert abs(x.sum().item() - exact) <= exact * 1e-6
     columns = mg.full((100_000, 7), 0.1, dtype="float32", device=device).sum(0)
-    np.testing.assert_allclose(array(columns), 100_000 * float(np.float32(0.1)), rtol=1e-6)
+    near(columns, 100_000 * float(np.float32(0.1)), rtol=1e-6)
 
 
 def test_sum_of_integers_is_exact(device):

@@ -4,7 +4,7 @@ import operator
 
 import numpy as np
 import pytest
-from checks import Suite, array, raises, refuses, tensor
+from checks import Suite, array, equals, raises, refuses, tensor
 from table import LOGIC
 
 import minigrad as mg
@@ -25,13 +25,13 @@ def test_comparisons(name, device):
     """NaN equals nothing, zeros of either sign are equal; the operator is the function, with numbers on either side."""
     x, python = tensor(EDGES, device), COMPARISONS[name]
     for function in (getattr(mg, name), python):
-        np.testing.assert_array_equal(array(function(x[:, None], x)), python(EDGES[:, None], EDGES))
+        equals(function(x[:, None], x), python(EDGES[:, None], EDGES))
     for other in (0, EDGES[::-1], EDGES.tolist()):
         for call in (lambda x, other=other: python(x, other), lambda x, other=other: python(other, x)):
             if isinstance(other, int) or device == "cpu":
                 found = call(x)
                 assert isinstance(found, mg.Tensor)
-                np.testing.assert_array_equal(array(found), call(EDGES))
+                equals(found, call(EDGES))
                 assert not found.requires_grad
             else:
                 raises(ValueError, r"^\[\w+\] expected tensors on one device, got .*cpu", call, x)
@@ -62,11 +62,9 @@ def test_logic_of_floats(device):
     """Everything except zero is true, including NaN."""
     values = np.array([0.0, -0.0, 0.5, np.nan, -np.inf])
     x = tensor(values, device)
-    np.testing.assert_array_equal(array(mg.logical_not(x)), ~values.astype(bool))
+    equals(mg.logical_not(x), ~values.astype(bool))
     for name in ("logical_and", "logical_or", "logical_xor"):
-        np.testing.assert_array_equal(
-            array(getattr(mg, name)(x[:, None], x)), getattr(np, name)(values[:, None], values)
-        )
+        equals(getattr(mg, name)(x[:, None], x), getattr(np, name)(values[:, None], values))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -74,8 +72,8 @@ def test_logic_of_floats(device):
 def test_extrema_of_edges(name, dtype, device):
     """NaN on either side wins."""
     values = EDGES.astype(dtype)
-    np.testing.assert_array_equal(
-        array(getattr(mg, name)(tensor(values, device)[:, None], tensor(values, device))),
+    equals(
+        getattr(mg, name)(tensor(values, device)[:, None], tensor(values, device)),
         getattr(np, name)(values[:, None], values),
     )
 
@@ -103,12 +101,10 @@ def test_sizes_of_where(size, dtype, device, rng):
     condition, x, y = tensor(c, device), tensor(a, device), tensor(b, device)
     one = True if dtype == "bool" else 7
     for ours, numpy in ((x, a), (x[::-1], a[::-1]), (one, np.full_like(a, one))):
-        np.testing.assert_array_equal(array(mg.where(condition, ours, y)), np.where(c, numpy, b))
-        np.testing.assert_array_equal(array(mg.where(condition, y, ours)), np.where(c, b, numpy))
-        np.testing.assert_array_equal(array(mg.where(condition[::-1], ours, y)), np.where(c[::-1], numpy, b))
-        np.testing.assert_array_equal(
-            array(mg.where(condition[1:], y[1:], one)), np.where(c[1:], b[1:], np.asarray(one, dtype))
-        )
+        equals(mg.where(condition, ours, y), np.where(c, numpy, b))
+        equals(mg.where(condition, y, ours), np.where(c, b, numpy))
+        equals(mg.where(condition[::-1], ours, y), np.where(c[::-1], numpy, b))
+        equals(mg.where(condition[1:], y[1:], one), np.where(c[1:], b[1:], np.asarray(one, dtype)))
 
 
 def test_where_hides_what_it_does_not_choose(device):
@@ -140,12 +136,12 @@ def test_clip(device):
     """The gradient is 1 at the limits and 0 beyond; NaN stays; if the limits are swapped, the upper one applies."""
     x = tensor(np.array([-2.0, -1.0, 0.0, 1.0, 2.0, np.nan]), device, True)
     y = mg.clip(x, -1, 1)
-    np.testing.assert_array_equal(array(y), [-1, -1, 0, 1, 1, np.nan])
+    equals(y, [-1, -1, 0, 1, 1, np.nan])
     y.backward(mg.ones(6, dtype="float64", device=device))
     assert x.grad.tolist() == [0, 1, 1, 1, 0, 1]
     assert [row["op"] for row in mg.clip(x, -1, 1).tape()] == ["leaf", "clip"]
     assert mg.clip(x.detach(), 3, 1)[:5].tolist() == [1] * 5
-    np.testing.assert_array_equal(array(mg.clip(x)), array(x))
+    equals(mg.clip(x), array(x))
     assert mg.clip(tensor(np.array([-5, 5]), device), min=0).dtype == "int64"
     assert mg.clip(tensor(np.array([-5, 5], np.int32), device), max=1).tolist() == [-5, 1]
 
@@ -168,10 +164,10 @@ def test_shifts(dtype, device):
         x, n = tensor(a, device), tensor(np.array(by, dtype), device)
         left, right = np.left_shift(a, np.array(by, dtype)), np.right_shift(a, np.array(by, dtype))
         for ours in (x << n, x << by, mg.bitwise_left_shift(x, n)):
-            np.testing.assert_array_equal(array(ours), left)
+            equals(ours, left)
             assert ours.dtype == dtype
         for ours in (x >> n, x >> by, mg.bitwise_right_shift(x, n)):
-            np.testing.assert_array_equal(array(ours), right)
+            equals(ours, right)
         y, z = x.copy(), x.copy()
         y <<= by
         z >>= n

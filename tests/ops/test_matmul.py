@@ -3,7 +3,7 @@
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
-from checks import LAYOUTS, Suite, array, litter, refuses, tensor
+from checks import LAYOUTS, Suite, array, equals, litter, near, refuses, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 from table import MATMUL
@@ -72,7 +72,7 @@ def test_the_same_bits_every_time(device, rng):
     a, b = (tensor(rng.standard_normal((300, 300)).astype(np.float32), device) for _ in range(2))
     expected = array(a @ b)
     for _ in range(5):
-        np.testing.assert_array_equal(array(a @ b), expected)
+        equals(a @ b, expected)
 
 
 @given(
@@ -92,13 +92,13 @@ def test_batches(device, shapes, left, right, seed):
         operands.append(view(leaves[-1], shape))
     (x, y), (a, b) = operands, arrays
     z = x @ y
-    np.testing.assert_allclose(array(z), a @ b, rtol=0, atol=1e-13)
+    near(z, a @ b, rtol=0, atol=1e-13)
     g = rng.standard_normal(z.shape)
     dx, dy = mg.grad(z, operands, tensor(g, device))
     for ours, full, operand in ((dx, g @ np.swapaxes(b, -1, -2), a), (dy, np.swapaxes(a, -1, -2) @ g, b)):
         lead = full.ndim - operand.ndim
         axes = tuple(i for i in range(full.ndim) if i < lead or operand.shape[i - lead] == 1 != full.shape[i])
-        np.testing.assert_allclose(array(ours), full.sum(axes).reshape(operand.shape), rtol=0, atol=1e-12)
+        near(ours, full.sum(axes).reshape(operand.shape), rtol=0, atol=1e-12)
 
 
 # ── values ────────────────────────────────────────────────────────────────────────────────────────
@@ -115,7 +115,7 @@ def test_integers(dtype, device, rng):
         z = tensor(a, device) @ tensor(b, device)
         assert z.dtype == dtype
         with np.errstate(all="ignore"):
-            np.testing.assert_array_equal(array(z), a @ b)
+            equals(z, a @ b)
 
 
 def test_nothing_to_add_up_is_zero(device):
@@ -142,7 +142,7 @@ def test_nan_and_infinity_are_not_lost(n, device):
     b = np.zeros((n, n), np.float32)
     b[0, 0] = np.inf
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(array(tensor(a, device) @ tensor(b, device)), a @ b)
+        equals(tensor(a, device) @ tensor(b, device), a @ b)
     b[0, 0] = np.nan
     assert np.isnan(array(tensor(a, device) @ tensor(b, device))[:, 0]).all()
 
@@ -165,8 +165,8 @@ def test_mixed_dtypes(device):
 def test_one_tensor_on_both_sides(device, rng):
     a = rng.standard_normal((4, 4))
     x, g = tensor(a, device, True), rng.standard_normal((4, 4))
-    np.testing.assert_allclose(array(mg.grad(x @ x, x, tensor(g, device))), g @ a.T + a.T @ g, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(array(mg.grad(x.T @ x, x, tensor(g, device))), a @ (g + g.T), rtol=1e-12, atol=1e-13)
+    near(mg.grad(x @ x, x, tensor(g, device)), g @ a.T + a.T @ g, rtol=1e-12, atol=1e-13)
+    near(mg.grad(x.T @ x, x, tensor(g, device)), a @ (g + g.T), rtol=1e-12, atol=1e-13)
 
 
 # ── linear ────────────────────────────────────────────────────────────────────────────────────────
@@ -191,7 +191,7 @@ def test_linear(shape, dtype, biased, device, rng):
         product_close(array(dw), cotangent.T, a, dtype)
         if biased:
             tolerance = 8 * np.finfo(dtype).eps * rows
-            np.testing.assert_allclose(array(db[0]), cotangent.sum(0, dtype=np.float64), rtol=tolerance, atol=tolerance)
+            near(db[0], cotangent.sum(0, dtype=np.float64), rtol=tolerance, atol=tolerance)
 
 
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────

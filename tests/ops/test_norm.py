@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from checks import Suite, agree, array, equals, refuses, tensor
+from checks import Suite, agree, array, equals, near, refuses, tensor
 from norms import NORMS, draw, run
 from table.norms import NORM
+from threaded import same_for_all_threads
 
 import minigrad as mg
 from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
@@ -17,10 +18,6 @@ class TestTable(Suite):
 
 
 # ── independence ──────────────────────────────────────────────────────────────────────────────────
-
-
-def same(found, expected):
-    agree(found, expected)
 
 
 @pytest.mark.parametrize("name, shape", [
@@ -36,11 +33,11 @@ def test_samples_do_not_depend_on_each_other(name, shape, dtype, device, rng):
     x, w, b, g = draw(norm, shape, rng, dtype)
     together = run(norm, x, w, b, g, device)[:2]
     for rows in ([7], [n - 1], slice(1, None), slice(3, 64), [7, 7, 7], list(range(n - 1, -1, -1))):
-        same(run(norm, x[rows], w, b, g[rows], device)[:2], [all_[rows] for all_ in together])
+        agree(run(norm, x[rows], w, b, g[rows], device)[:2], [all_[rows] for all_ in together])
     x[5].flat[0], x[6].flat[0] = np.nan, np.inf
     found = run(norm, x, w, b, g, device)[:2]
     assert norm.given or np.isnan([ours[row].flat[0] for ours in found for row in (5, 6)]).all()
-    same(*([np.delete(values, [5, 6], 0) for values in each] for each in (found, together)))
+    agree(*([np.delete(values, [5, 6], 0) for values in each] for each in (found, together)))
 
 
 @pytest.mark.parametrize("name, shape", [
@@ -51,15 +48,8 @@ def test_samples_do_not_depend_on_each_other(name, shape, dtype, device, rng):
 ])  # fmt: skip
 def test_threads_change_nothing(name, shape, device, rng):
     """The split of the sums over rows depends on the shape alone."""
-    inputs, threads, found = draw(NORMS[name], shape, rng), mg.get_num_threads(), []
-    try:
-        for count in (1, 2, 3):
-            mg.set_num_threads(count)
-            found.append([v for v in run(NORMS[name], *inputs, device) if v is not None])
-    finally:
-        mg.set_num_threads(threads)
-    same(found[1], found[0])
-    same(found[2], found[0])
+    inputs = draw(NORMS[name], shape, rng)
+    same_for_all_threads(lambda: [v for v in run(NORMS[name], *inputs, device) if v is not None])
 
 
 @pytest.mark.parametrize("name, shape", [
@@ -73,7 +63,7 @@ def test_outputs_that_bypass_the_cache(name, shape, device, rng):
     y, dx = run(norm, x, w, b, g, device)[:2]
     assert y.nbytes > 16 << 20
     for r in (0, 1, 33, shape[0] - 1):
-        same(run(norm, x[r : r + 1], w, b, g[r : r + 1], device)[:2], [y[r : r + 1], dx[r : r + 1]])
+        agree(run(norm, x[r : r + 1], w, b, g[r : r + 1], device)[:2], [y[r : r + 1], dx[r : r + 1]])
     wide = [None if v is None else tensor(v.astype(np.float64), device) for v in (x, w, b)]
     np.testing.assert_allclose(y, array(norm.op(*wide)), rtol=0, atol=2e-5)
 
@@ -94,7 +84,7 @@ def test_addresses_change_nothing(name, shape, dtype, device, rng):
     values = draw(NORMS[name], shape, rng, dtype)
     shifted = [None if v is None else beside(v) for v in values]
     found, expected = (run(NORMS[name], *each, device) for each in ([*shifted[:3], shifted[3].detach()], values))
-    same([v for v in found if v is not None], [v for v in expected if v is not None])
+    agree([v for v in found if v is not None], [v for v in expected if v is not None])
 
 
 # ── what the kinds have in common ─────────────────────────────────────────────────────────────────
@@ -122,17 +112,17 @@ def test_eps_is_a_variance(device):
     for eps in (0.0, 1e-5, 1.0, 3.0):
         for name in ("layer_norm", "rms_norm"):
             y = NORMS[name].op(tensor(signs, device), None, None, eps)
-            np.testing.assert_allclose(array(y), signs * (1 + eps) ** -0.5, rtol=1e-14)
+            near(y, signs * (1 + eps) ** -0.5, rtol=1e-14)
 
 
 def test_kinds_are_one_another(device, rng):
     """Without parameters one group is layer_norm, and groups of one channel are instance_norm."""
     x = tensor(rng.standard_normal((3, 4, 5, 2)), device)
-    np.testing.assert_allclose(array(mg.group_norm(x, 1)), array(mg.layer_norm(x, (4, 5, 2))), rtol=1e-12, atol=1e-13)
+    near(mg.group_norm(x, 1), array(mg.layer_norm(x, (4, 5, 2))), rtol=1e-12, atol=1e-13)
     equals(mg.group_norm(x, 4), array(mg.instance_norm(x)))
     weight = tensor(rng.standard_normal(4), device)
     per_element = array(mg.layer_norm(x, (4, 5, 2), mg.broadcast_to(weight.reshape((4, 1, 1)), (4, 5, 2))))
-    np.testing.assert_allclose(array(mg.group_norm(x, 1, weight)), per_element, rtol=1e-12, atol=1e-13)
+    near(mg.group_norm(x, 1, weight), per_element, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -141,7 +131,7 @@ def test_one_group_of_single_elements_is_layer_norm(dtype, device, rng):
     layer = NORMS["layer_norm"]
     group = layer._replace(op=lambda x, w, b, eps: mg.group_norm(x, 1, w, b, eps))
     values = draw(layer, (150, 24), rng, dtype)
-    same(*(run(norm, *values, device) for norm in (group, layer)))
+    agree(*(run(norm, *values, device) for norm in (group, layer)))
 
 
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────

@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from checks import array, refuses
+from checks import array, equals, refuses
+from threaded import same_for_all_threads
 
 import minigrad as mg
 
@@ -194,7 +195,7 @@ def test_states(name, device):
     DRAWS[name]((5,), device=device)
     mg.random.set_state(state)
     for n, expected in zip((3, 100), first, strict=True):
-        np.testing.assert_array_equal(array(DRAWS[name]((n,), device=device)), expected)
+        equals(DRAWS[name]((n,), device=device), expected)
 
 
 @pytest.mark.parametrize("state, error", [
@@ -211,16 +212,7 @@ def test_states_that_are_none(state, error):
 @pytest.mark.parametrize("name", DRAWS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_threads_change_nothing(name, dtype, device):
-    threads, found = mg.get_num_threads(), []
-    try:
-        for count in (1, 2, 3):
-            mg.set_num_threads(count)
-            mg.manual_seed(1)
-            found.append(array(DRAWS[name]((N,), dtype, device)).copy())
-    finally:
-        mg.set_num_threads(threads)
-    np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_array_equal(found[0], found[2])
+    same_for_all_threads(lambda: [mg.manual_seed(1) or DRAWS[name]((N,), dtype, device)])
 
 
 @pytest.mark.parametrize("name", ["uniform", "normal", "randint"])

@@ -4,7 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-from checks import array, raises, refuses
+from checks import array, equals, near, raises, refuses
+from threaded import same_for_all_threads
 
 import minigrad as mg
 from minigrad.engine.ops.recurrent import Cell, Lengths, composition, recurrent
@@ -112,7 +113,7 @@ def test_outputs_without_gradients_are_the_same(device):
         recorded = recurrent(cell, *inputs)
         with mg.no_grad():
             for a, b in zip(recorded, recurrent(cell, *inputs), strict=True):
-                np.testing.assert_array_equal(array(a), array(b))
+                equals(a, array(b))
 
 
 @pytest.mark.parametrize("used", [(0,), (1,), (2,), (0, 2)])
@@ -125,7 +126,7 @@ def test_gradients_of_some_outputs(used, device):
     grads = [mg.tensor(rng.standard_normal(ours[i].shape)) for i in used]
     found = mg.grad([ours[i] for i in used], there[:4], [g.to(device) for g in grads])
     for a, b in zip(found, mg.grad([composed[i] for i in used], inputs[:4], grads), strict=True):
-        np.testing.assert_allclose(array(a), array(b), rtol=1e-9, atol=1e-12)
+        near(a, array(b), rtol=1e-9, atol=1e-12)
 
 
 def everything(cell, inputs, lengths=None):
@@ -135,26 +136,15 @@ def everything(cell, inputs, lengths=None):
 @pytest.mark.parametrize("cell", [Cell("rnn_tanh", "sum", (40,)), Cell("lstm", "state", (160,), norm_cell=True), Cell("gru")],
                          ids=name)  # fmt: skip
 def test_same_bits_for_every_number_of_threads(cell):
-    check_threads(operands(cell, 7, 37, 40, dtype="float32"), cell)
+    inputs = operands(cell, 7, 37, 40, dtype="float32")
+    same_for_all_threads(lambda: everything(cell, inputs))
 
 
 def test_same_bits_with_large_weights():
     """Blocks of more samples."""
     for cell, batch in ((Cell("lstm"), 50), (Cell("gru", "state", (400, 200)), 130)):
-        check_threads(operands(cell, 2, batch, 200, dtype="float32"), cell)
-
-
-def check_threads(inputs, cell):
-    before, found = mg.get_num_threads(), []
-    try:
-        for threads in (1, 2, 3):
-            mg.set_num_threads(threads)
-            found.append(everything(cell, inputs))
-    finally:
-        mg.set_num_threads(before)
-    for other in found[1:]:
-        for a, b in zip(found[0], other, strict=True):
-            np.testing.assert_array_equal(a, b)
+        inputs = operands(cell, 2, batch, 200, dtype="float32")
+        same_for_all_threads(lambda inputs=inputs, cell=cell: everything(cell, inputs))
 
 
 @pytest.mark.parametrize("cell", [Cell("rnn_tanh", "sum", (24,)), Cell("lstm", "state", (96,), norm_cell=True), Cell("gru")],
@@ -186,7 +176,7 @@ def test_one_step_is_the_first_of_many(kind, H, dtype, device):
             y = recurrent(cell, x[:steps], *rest)[0]
             found.append([y[0], *mg.grad(y[0], [p for p in rest[:2] if p is not None], g)])
         for a, b in zip(*found, strict=True):
-            np.testing.assert_array_equal(array(a), array(b))
+            equals(a, array(b))
         assert (array(found[0][1]) != 0).any()
 
 
@@ -215,7 +205,7 @@ def test_gradients_of_what_is_not_finite_are_those_of_the_composition(value, dev
             inputs[0][1, 2, 0] = value
         ours, composed = recurrent(cell, *inputs), composition(cell, None, *inputs)
         for a, b in zip(differentiated(ours, inputs), differentiated(composed, inputs), strict=True):
-            np.testing.assert_allclose(array(a), array(b), rtol=1e-9, atol=1e-12)
+            near(a, array(b), rtol=1e-9, atol=1e-12)
 
 
 def test_padding_has_no_influence(device):

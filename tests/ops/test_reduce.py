@@ -5,7 +5,7 @@ import math
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
-from checks import Suite, array, refuses, tensor
+from checks import Suite, array, equals, near, refuses, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 from table import REDUCE
@@ -42,19 +42,14 @@ def check(shape, dtype, device, rng):
     x, eps = tensor(a, device), np.finfo(dtype).eps if dtype.startswith("f") else 0
     wide = a.astype(np.float64) if eps else a
     for name in ("sum", "max", "min", "argmax", "argmin", "any", "all"):
-        np.testing.assert_allclose(
-            array(getattr(mg, name)(x, 1)), getattr(np, name)(wide, 1), rtol=4 * eps,
-            atol=eps * shape[1] * (name == "sum"),
-        )  # fmt: skip
-    np.testing.assert_allclose(array(mg.cumulative_sum(x, axis=1)), np.cumsum(wide, 1), rtol=0, atol=4 * eps * shape[1])
+        near(getattr(mg, name)(x, 1), getattr(np, name)(wide, 1), rtol=4 * eps, atol=eps * shape[1] * (name == "sum"))  # fmt: skip
+    near(mg.cumulative_sum(x, axis=1), np.cumsum(wide, 1), rtol=0, atol=4 * eps * shape[1])
     if eps:
-        np.testing.assert_allclose(array(mg.mean(x, 1)), wide.mean(1), rtol=4 * eps, atol=4 * eps)
-        np.testing.assert_allclose(array(mg.var(x, 1)), wide.var(1), rtol=48 * eps, atol=4 * eps)
-        np.testing.assert_allclose(array(mg.logsumexp(x, 1)), np.log(np.exp(wide).sum(1)), rtol=4 * eps, atol=8 * eps)
+        near(mg.mean(x, 1), wide.mean(1), rtol=4 * eps, atol=4 * eps)
+        near(mg.var(x, 1), wide.var(1), rtol=48 * eps, atol=4 * eps)
+        near(mg.logsumexp(x, 1), np.log(np.exp(wide).sum(1)), rtol=4 * eps, atol=8 * eps)
         factors = np.where(a < 0, 1 - eps, 1 + eps)
-        np.testing.assert_allclose(
-            array(mg.prod(tensor(factors.astype(dtype), device), 1)), factors.prod(1), rtol=shape[1] * eps
-        )
+        near(mg.prod(tensor(factors.astype(dtype), device), 1), factors.prod(1), rtol=shape[1] * eps)
 
 
 @given(hnp.array_shapes(min_dims=0, max_dims=5, max_side=4, min_side=0), st.booleans(), st.data())
@@ -75,7 +70,7 @@ def test_any_axes(device, shape, keepdims, data):
             continue
         y = getattr(mg, name)(x, axes, keepdims=keepdims)
         assert y.shape == expected.shape
-        np.testing.assert_array_equal(array(y), expected)
+        equals(y, expected)
 
 
 # ── sums of squares ───────────────────────────────────────────────────────────────────────────────
@@ -86,7 +81,7 @@ def test_variance_keeps_its_digits(axis, device, rng):
     """With a mean of 1e4 and a deviation of 1 in float32, E[x²] - E[x]² keeps no digit, two passes keep six."""
     a = (rng.standard_normal((1000, 1000)) + 1e4).astype(np.float32)
     exact = a.astype(np.float64).var(axis)
-    np.testing.assert_allclose(array(mg.var(tensor(a, device), axis)), exact, rtol=2e-6)
+    near(mg.var(tensor(a, device), axis), exact, rtol=2e-6)
     naive = (a * a).mean(axis, dtype=np.float32) - a.mean(axis, dtype=np.float32) ** 2
     assert np.abs(naive / exact - 1).max() > 1
 
@@ -137,7 +132,7 @@ def test_gradient_of_long_products(shape, axis, device, rng):
     expected = np.where((a == 0).any(axis, keepdims=True) & (a != 0), 0, others)
     for create_graph in (False, True):
         (found,) = mg.grad(y, [x], tensor(g, device), retain_graph=True, create_graph=create_graph)
-        np.testing.assert_allclose(array(found), expected, rtol=1e-12)
+        near(found, expected, rtol=1e-12)
 
 
 def test_products_of_zeros_have_second_derivatives(device, rng):
@@ -221,7 +216,7 @@ def test_logsumexp_does_not_overflow(dtype, device):
     inf = math.inf
     rows = np.array([[1000, 1000], [-1000, -1000], [1e30, 0], [-inf, 0], [-inf, -inf], [inf, 0], [inf, -inf]], dtype)
     expected = [1000 + math.log(2), -1000 + math.log(2), 1e30, 0, -inf, inf, inf]
-    np.testing.assert_allclose(array(mg.logsumexp(tensor(rows, device), 1)), np.array(expected, dtype), rtol=1e-6)
+    near(mg.logsumexp(tensor(rows, device), 1), np.array(expected, dtype), rtol=1e-6)
     assert math.isnan(mg.logsumexp(tensor(np.array([np.nan, 1.0], dtype), device)).item())
     assert mg.logsumexp(mg.zeros((2, 0), dtype=dtype, device=device), 1).tolist() == [-inf, -inf]
 
@@ -230,9 +225,7 @@ def test_logsumexp_of_large_numbers_has_a_gradient(device):
     """The softmax, which is finite."""
     x = tensor(np.array([1000.0, 1000.0, -1000.0]), device, True)
     for create_graph in (False, True):
-        np.testing.assert_allclose(
-            array(mg.grad(mg.logsumexp(x), x, create_graph=create_graph)), [0.5, 0.5, 0], atol=1e-12
-        )
+        near(mg.grad(mg.logsumexp(x), x, create_graph=create_graph), [0.5, 0.5, 0], atol=1e-12)
 
 
 # ── running sums ──────────────────────────────────────────────────────────────────────────────────
@@ -246,7 +239,7 @@ def test_sums_and_products_are_of_the_dtype_asked_for(f, dtype, given, device):
     got = f(tensor(values, device), axis=0, dtype=dtype)
     assert got.dtype == dtype
     numpy = {mg.sum: np.sum, mg.prod: np.prod, mg.cumulative_sum: np.cumsum}[f]
-    np.testing.assert_array_equal(array(got), numpy(values, axis=0, dtype=dtype))  # int32 wraps around in both
+    equals(got, numpy(values, axis=0, dtype=dtype))  # int32 wraps around in both
 
 
 @pytest.mark.parametrize("f", [mg.sum, mg.prod, mg.cumulative_sum])
@@ -264,7 +257,7 @@ def test_cumulative_sum(device):
     assert mg.cumulative_sum(mg.zeros(0, device=device), include_initial=True).tolist() == [0]
     assert mg.cumulative_sum(x.astype("bool")).tolist() == [1, 2, 3]
     rows = np.arange(35, dtype=np.int64).reshape(7, 5).repeat(3, 0)  # summed in vectors, and the remainder
-    np.testing.assert_array_equal(array(mg.cumulative_sum(tensor(rows, device), axis=1)), rows.cumsum(1))
+    equals(mg.cumulative_sum(tensor(rows, device), axis=1), rows.cumsum(1))
     refuses(ValueError, "cumulative_sum", "2 axes", mg.cumulative_sum, mg.ones((2, 3), device=device))
 
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import Suite, array, litter, refuses, tensor, waited
+from checks import Suite, array, litter, near, refuses, tensor, waited
 from table.losses import SOFTMAX, cross_entropy
 
 import minigrad as mg
@@ -34,14 +34,11 @@ def test_widths(dtype, device, rng):
         litter(device)
         x = tensor(a, device, True)
         y, z = mg.softmax(x), mg.log_softmax(x)
-        np.testing.assert_allclose(array(y), p, rtol=16 * eps)
-        np.testing.assert_allclose(array(z), np.log(p), rtol=16 * eps, atol=16 * eps)
-        np.testing.assert_allclose(
-            array(mg.grad(y, x, tensor(g, device))), p * (wide - (wide * p).sum(1, keepdims=True)), rtol=0,
-            atol=64 * eps,
-        )  # fmt: skip
+        near(y, p, rtol=16 * eps)
+        near(z, np.log(p), rtol=16 * eps, atol=16 * eps)
+        near(mg.grad(y, x, tensor(g, device)), p * (wide - (wide * p).sum(1, keepdims=True)), rtol=0, atol=64 * eps)  # fmt: skip
         dz = wide - p * wide.sum(1, keepdims=True)
-        np.testing.assert_allclose(array(mg.grad(z, x, tensor(g, device))), dz, rtol=0, atol=16 * eps * width**0.5 * 5)
+        near(mg.grad(z, x, tensor(g, device)), dz, rtol=0, atol=16 * eps * width**0.5 * 5)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -54,10 +51,10 @@ def test_widths_where_a_kernel_divides_rows_otherwise(width, dtype, device, rng)
     for first in (0, 1):
         rows = a[first : first + 3 * width].reshape(3, width)
         p, x = exact_softmax(rows), tensor(a, device)[first : first + 3 * width].reshape(3, width)
-        np.testing.assert_allclose(array(mg.softmax(x)), p, rtol=16 * eps)
-        np.testing.assert_allclose(array(mg.log_softmax(x)), np.log(p), rtol=16 * eps)
+        near(mg.softmax(x), p, rtol=16 * eps)
+        near(mg.log_softmax(x), np.log(p), rtol=16 * eps)
         wide = rows.astype(np.float64)
-        np.testing.assert_allclose(array(mg.logsumexp(x, axis=1)), np.log(np.exp(wide).sum(1)), rtol=4 * eps)
+        near(mg.logsumexp(x, axis=1), np.log(np.exp(wide).sum(1)), rtol=4 * eps)
         loss = mg.cross_entropy(x, tensor(labels, device), tensor(weight, device), label_smoothing=0.1)
         expected = cross_entropy(wide, labels, weight.astype(np.float64), label_smoothing=0.1)
         np.testing.assert_allclose(loss.item(), expected, rtol=16 * eps)
@@ -89,19 +86,19 @@ def test_sizes_for_threads(shape, device, rng):
     a = rng.uniform(-5, 5, shape).astype(np.float32)
     labels = rng.integers(0, shape[1], shape[0])
     x = tensor(a, device, True)
-    np.testing.assert_allclose(array(mg.softmax(x)), exact_softmax(a), rtol=4e-6)
+    near(mg.softmax(x), exact_softmax(a), rtol=4e-6)
     loss = mg.cross_entropy(x, tensor(labels, device))
     np.testing.assert_allclose(loss.item(), cross_entropy(a.astype(np.float64), labels), rtol=1e-6)
     expected = exact_softmax(a)
     expected[np.arange(shape[0]), labels] -= 1
-    np.testing.assert_allclose(array(mg.grad(loss, x)), expected / shape[0], rtol=1e-5, atol=1e-6 / shape[0])
+    near(mg.grad(loss, x), expected / shape[0], rtol=1e-5, atol=1e-6 / shape[0])
 
 
 def test_every_axis(device, rng):
     a = rng.standard_normal((3, 4, 5)).astype(np.float32)
     for axis in range(-3, 3):
         expected = np.moveaxis(exact_softmax(np.moveaxis(a, axis, -1)), -1, axis)
-        np.testing.assert_allclose(array(mg.softmax(tensor(a, device), axis)), expected, rtol=2e-6)
+        near(mg.softmax(tensor(a, device), axis), expected, rtol=2e-6)
 
 
 # ── extreme logits ────────────────────────────────────────────────────────────────────────────────
@@ -111,16 +108,16 @@ def test_every_axis(device, rng):
 def test_large_logits(dtype, device):
     rows = np.array([[1e4, 1e4, -1e4], [-1e30, 0, -1e30], [1e38, 1e38, 1e38]], dtype)
     x = tensor(rows, device, True)
-    np.testing.assert_allclose(array(mg.softmax(x)), [[0.5, 0.5, 0], [0, 1, 0], [1 / 3] * 3], rtol=1e-6)
+    near(mg.softmax(x), [[0.5, 0.5, 0], [0, 1, 0], [1 / 3] * 3], rtol=1e-6)
     expected = np.array(
         [[-math.log(2), -math.log(2), -2e4 - math.log(2)], [-1e30, 0, -1e30], [-math.log(3)] * 3], dtype
     )
-    np.testing.assert_allclose(array(mg.log_softmax(x)), expected, rtol=1e-6)
+    near(mg.log_softmax(x), expected, rtol=1e-6)
     for create_graph in (False, True):
         dx = mg.grad(mg.softmax(x), x, mg.ones((3, 3), dtype=dtype, device=device) * 2, create_graph=create_graph)
-        np.testing.assert_allclose(array(dx), 0, atol=1e-6)
+        near(dx, 0, atol=1e-6)
     loss = mg.cross_entropy(x, tensor(np.array([2, 1, 0]), device), reduction="none")
-    np.testing.assert_allclose(array(loss), [2e4 + math.log(2), 0, math.log(3)], rtol=1e-6)
+    near(loss, [2e4 + math.log(2), 0, math.log(3)], rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -160,7 +157,7 @@ def test_a_shift_changes_nothing(device, rng):
     a = rng.standard_normal((5, 9))
     x = tensor(a, device, True)
     y = mg.softmax(x)
-    np.testing.assert_allclose(array(y), array(mg.softmax(tensor(a + 300, device))), rtol=1e-12)
+    near(y, array(mg.softmax(tensor(a + 300, device))), rtol=1e-12)
     np.testing.assert_allclose(array(y).sum(1), 1, rtol=1e-14)
     dx = array(mg.grad(y, x, tensor(rng.standard_normal((5, 9)), device)))
     np.testing.assert_allclose(dx.sum(1), 0, atol=1e-15)

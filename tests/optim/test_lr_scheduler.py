@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from checks import agree, raises, refuses
+from peers import torch
 
 import minigrad as mg
 from minigrad import optim
@@ -97,13 +98,11 @@ def test_rates_follow_the_formula(build, rates):
 @pytest.mark.parametrize("schedule", CASES)
 @pytest.mark.parametrize("name", ["SGD", "Adam"])
 def test_sequence_is_pytorchs(schedule, name):
-    torch = pytest.importorskip("torch")
     trace = run(CASES[schedule], torch, name=name)
     assert len({row[0] for row in trace}) > 1
 
 
 def test_sequential_is_pytorchs():
-    torch = pytest.importorskip("torch")
     for build in (
         lambda m, o: m.SequentialLR(o, [m.LinearLR(o, 0.1, total_iters=5), m.CosineAnnealingLR(o, 35)], [5]),
         lambda m, o: m.SequentialLR(o, [m.ExponentialLR(o, 0.8), m.StepLR(o, 3, 0.5), m.LinearLR(o)], [4, 20]),
@@ -130,7 +129,6 @@ def test_a_sequence_in_a_sequence():
 
 def test_schedules_multiply():
     """Two schedules on one optimizer, as PyTorch chains them."""
-    torch = pytest.importorskip("torch")
     run(lambda m, o: [m.ExponentialLR(o, 0.9), m.MultiStepLR(o, [5, 20], 0.3)], torch)
     run(lambda m, o: [m.LinearLR(o, 0.5, total_iters=10), m.StepLR(o, 4, 0.5), m.CosineAnnealingLR(o, 100)], torch)
 
@@ -251,7 +249,6 @@ def test_a_rate_set_by_hand_at_zero():
 
 
 def test_a_change_by_hand_stays():
-    torch = pytest.importorskip("torch")
     a, b = optimizers(torch)
     for optimizer, module in ((a, ours), (b, torch.optim.lr_scheduler)):
         scheduler = module.ExponentialLR(optimizer, 0.5)
@@ -275,7 +272,6 @@ PLATEAUS = [
 @pytest.mark.parametrize("options", PLATEAUS)
 @pytest.mark.parametrize("sign", [1, -1])
 def test_plateau_is_pytorchs(options, sign):
-    torch = pytest.importorskip("torch")
     losses = sign * (np.random.default_rng(0).random(60) + np.linspace(2, 0, 60))
     losses[7] = np.nan
     found = []
@@ -350,7 +346,6 @@ def test_rates_reach_the_parameters(device):
 @pytest.mark.parametrize("schedule", ["step", "multi_step", "exponential", "linear", "cosine"])
 def test_a_group_that_is_added_later(schedule):
     """Its own rate changes by the factors of the others, as in PyTorch."""
-    torch = pytest.importorskip("torch")
     found = []
     for package, module, optimizer in zip(
         (mg, torch), (ours, torch.optim.lr_scheduler), optimizers(torch), strict=True

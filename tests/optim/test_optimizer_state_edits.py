@@ -5,7 +5,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from checks import array, raises
+from checks import array, near, raises
 from optimizers import agree, give, gradients, pair, two_ones
 
 import minigrad as mg
@@ -74,7 +74,7 @@ def test_a_tensor_put_into_the_state_stays_there(device):
     mine = optimizer.state[x]["exp_avg"] = mg.zeros((2, 3), device=device)
     optimizer.step()
     assert optimizer.state[x]["exp_avg"] is mine
-    np.testing.assert_allclose(array(mine), np.full((2, 3), 0.1), rtol=1e-6)
+    near(mine, np.full((2, 3), 0.1), rtol=1e-6)
     for other in (mg.zeros((2, 3), dtype="float64"), mg.zeros((3, 2), device=device).T,
                   mg.zeros((2, 3), device=device, requires_grad=True), np.zeros((2, 3))):  # fmt: skip
         optimizer.state[x]["exp_avg"] = other
@@ -83,7 +83,7 @@ def test_a_tensor_put_into_the_state_stays_there(device):
         assert (found.dtype, found.device, found.is_contiguous(), found.requires_grad) == (
             x.dtype, x.device, True, False,
         )  # fmt: skip
-        np.testing.assert_allclose(array(found), np.full((2, 3), 0.1), rtol=1e-6)
+        near(found, np.full((2, 3), 0.1), rtol=1e-6)
 
 
 def test_a_state_of_momentum_for_one_of_two(device):

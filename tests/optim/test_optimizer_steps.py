@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from checks import array, raises, tensor
+from checks import array, near, raises, tensor
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -44,7 +44,7 @@ def test_steps_follow_the_formula(name, device, rng):
         parameter.grad = tensor(g, device)
         optimizer.step()
         x, m, v = RULES[name](x, g, m, v, t)
-        np.testing.assert_allclose(array(parameter), x, rtol=1e-12)
+        near(parameter, x, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name, options", [

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import safetensors
 from checks import raises, refuses
+from peers import torch
 from safetensors.numpy import save_file
 
 import minigrad as mg
@@ -58,7 +59,6 @@ def test_files_of_numpy_joblib_and_pickle():
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 def test_files_of_torch():
     """Also of float16, bfloat16, uint8 and parameters; and checkpoints with numbers, by the second line."""
-    torch = pytest.importorskip("torch")
     state = {
         "w": torch.nn.Parameter(torch.ones(2, 3)), "half": torch.ones(2).half(), "brain": torch.ones(2).bfloat16(),
         "small": torch.full((2,), 200, dtype=torch.uint8), "n": torch.tensor(4),
@@ -135,7 +135,6 @@ def test_other_integers_are_read_in_wider_dtypes(monkeypatch):
 @pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2", "bfloat16", "float16"])
 def test_small_floats(kind):
     """Each of them, from a file, from `save`, and into a parameter."""
-    torch = pytest.importorskip("torch")
     from safetensors.torch import save_file
 
     dtype = getattr(torch, kind)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checks import array, raises, refuses, tensor
+from peers import torch
 from safetensors import numpy as safetensors_numpy
 
 import minigrad as mg
@@ -101,7 +102,6 @@ def test_relative_path(tmp_path, monkeypatch):
 
 
 def test_torch_reads_ours_and_we_read_torchs(path, device):
-    torch = pytest.importorskip("torch")
     safetensors_torch = pytest.importorskip("safetensors.torch")
     model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4)).to(device)
     mg.save(model, path)
@@ -238,7 +238,6 @@ WIDE = [0.0, -0.0, 1.0, -1.5, 65504.0, 6e-8, np.inf, -np.inf, np.nan, 0.1, 3e38,
 @pytest.mark.parametrize("dtype", ["float32", "float64", mg.float64, float])
 def test_floats_are_converted(path, monkeypatch, dtype):
     """Every number is exact or, from float64 to float32, rounded; other dtypes are as stored."""
-    torch = pytest.importorskip("torch")
     safetensors_torch = pytest.importorskip("safetensors.torch")
     monkeypatch.setattr(serialization, "CHUNK", 5)
     kinds = {"half": torch.float16, "brain": torch.bfloat16, "single": torch.float32, "double": torch.float64}
@@ -280,7 +279,6 @@ class Malicious:
 
 
 def test_a_pickle_is_recognized_and_not_read(tmp_path, monkeypatch):
-    torch = pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     torch.save(torch.arange(3.0), "it's.pt")
     torch.save(torch.arange(3.0), "old.pt", _use_new_zipfile_serialization=False)
@@ -292,7 +290,6 @@ def test_a_pickle_is_recognized_and_not_read(tmp_path, monkeypatch):
 
 
 def test_arrays_of_other_libraries(path):
-    torch = pytest.importorskip("torch")
     a = np.arange(6.0).reshape(2, 3)
     mg.save(
         {
