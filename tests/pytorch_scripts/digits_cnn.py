@@ -57,7 +57,10 @@ def test(model, device, test_loader):
             test_loss += F.nll_loss(output, target, reduction="sum").item()
             pred = output.max(1, keepdim=True)[1]  # get the index of the max log-probability
             correct += pred.eq(target.view_as(pred)).sum().item()
-    losses.extend([test_loss / len(test_loader.dataset), correct])
+            correct += (output.argmax(1) == target).type(torch.float).sum().item()
+    size = 2 * len(test_loader.dataset)
+    losses.extend([test_loss / size, correct])
+    print(f"Test Error: \n Accuracy: {(100 * correct / size):>0.1f}%, Avg loss: {losses[-2]:>8f} \n")
 
 
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

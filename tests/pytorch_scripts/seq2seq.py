@@ -17,7 +17,7 @@ class EncoderRNN(nn.Module):
     def __init__(self, input_size, hidden_size, dropout_p=0.0):
         super(EncoderRNN, self).__init__()
         self.embedding = nn.Embedding(input_size, hidden_size)
-        self.gru = nn.GRU(hidden_size, hidden_size, batch_first=True)
+        self.gru = nn.GRU(hidden_size, hidden_size, 1, batch_first=True)
         self.dropout = nn.Dropout(dropout_p)
 
     def forward(self, input):

@@ -1,5 +1,7 @@
 """Train a network, move its first layers into another one, freeze them, and train a new head."""
 
+import copy
+
 import numpy as np
 import torch
 import torch.nn as nn
@@ -16,7 +18,7 @@ losses = []
 class Backbone(nn.Module):
     def __init__(self, num_classes):
         super().__init__()
-        self.features = nn.Sequential(nn.Linear(6, 12), nn.ELU(), nn.Linear(12, 8), nn.ELU())
+        self.features = nn.Sequential(nn.Linear(6, 12), nn.BatchNorm1d(12), nn.ELU(), nn.Linear(12, 8), nn.ELU())
         self.fc = nn.Linear(8, num_classes)
 
     def forward(self, x):
@@ -54,7 +56,18 @@ for param in model.features.parameters():
 optimizer = optim.SGD(
     [{"params": model.features.parameters(), "lr": 0.01}, {"params": model.fc.parameters()}], lr=0.1, momentum=0.5
 )
-fit(model, second_labels, optimizer, 4)
+fit(model, second_labels, optimizer, 3)
+best_model, best_optimizer = copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.state_dict())
+fit(model, second_labels, optimizer, 2)
+model.load_state_dict(best_model)
+optimizer.load_state_dict(best_optimizer)
+fit(model, second_labels, optimizer, 1)
+keys = model.load_state_dict({"fc.weight": torch.zeros(3, 8, dtype=torch.float64), "head": x}, strict=False)
+assert "fc.bias" in keys.missing_keys and keys.unexpected_keys == ["head"]
+model.load_state_dict(best_model)
+for name, value in model.state_dict().items():
+    print(name, "\t", value.size())
+    losses.append(value.double().sum().item())
 with torch.no_grad():
     outputs = model(x)
     _, preds = torch.max(outputs, 1)
