@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from checks import exchange_state, refuses, step_beside_torch
-from peers import torch
+from checks import refuses
+from peers import exchange_state, step_beside_torch, torch
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -39,9 +39,9 @@ def test_layers_beside_torch(name, arguments, options, shape, dtype, tolerance, 
     ours, theirs = getattr(nn, name)(*arguments, **options), getattr(torch.nn, name)(*arguments, **options)
     ours.to(dtype).to(device)
     theirs.to(getattr(torch, dtype))
-    exchange_state(torch, ours, theirs, rng)
+    exchange_state(ours, theirs, rng)
     x = np.asarray(rng.standard_normal(shape), dtype)
-    step_beside_torch(torch, ours, theirs, x, rng, tolerance, tolerance, device)
+    step_beside_torch(ours, theirs, x, rng, tolerance, tolerance, device)
 
 
 def test_layers_take_the_same_padding_with_a_stride():
@@ -99,7 +99,7 @@ def test_a_lenet_learns_as_pytorchs_does(device, rng):
         )  # fmt: skip
 
     ours, theirs = build(nn).to("float64").to(device), build(torch.nn).double()
-    exchange_state(torch, ours, theirs, rng)
+    exchange_state(ours, theirs, rng)
     x, labels = rng.standard_normal((8, 1, 28, 28)), rng.integers(0, 10, 8)
     steps = optim.Adam(ours.parameters(), 1e-3), torch.optim.Adam(theirs.parameters(), 1e-3)
     for _ in range(4):

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from checks import agree, array, exchange_state, near, refuses, tensor
+from checks import agree, array, near, refuses, tensor
+from peers import exchange_state, torch
 
 import minigrad as mg
 from minigrad import nn
@@ -12,11 +13,10 @@ from minigrad import nn
     ({}, False), ({"batch_first": True, "norm_first": True, "bias": False}, False), ({"activation": "gelu", "batch_first": True}, True),
 ])  # fmt: skip
 def test_whole_transformer_as_in_pytorch(options, unbatched, device):
-    torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)
     ours = nn.Transformer(8, 2, 2, 1, 12, dropout=0.0, **options, dtype="float64").to(device)
     theirs = torch.nn.Transformer(8, 2, 2, 1, 12, dropout=0.0, **options, dtype=torch.float64)
-    exchange_state(torch, ours, theirs, rng)
+    exchange_state(ours, theirs, rng)
     steps, batch = (5, 4), () if unbatched else (3,)
     shapes = [(*batch, n, 8) if options.get("batch_first") else (n, *batch, 8) for n in steps]
     inputs = [rng.standard_normal(shape) for shape in shapes]

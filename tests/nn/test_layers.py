@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from checks import array, equals, exchange_state, raises, refuses, step_beside_torch, tensor
-from peers import torch
+from checks import array, equals, raises, refuses, tensor
+from peers import exchange_state, step_beside_torch, torch
 
 import minigrad as mg
 from minigrad import nn
@@ -16,9 +16,9 @@ def compare_with_torch(torch, ours, theirs, shape, dtype, device, scale=1.0, **o
     """Compare results and gradients, from the same random parameters."""
     close, rng = DTYPES[dtype] | options, np.random.default_rng(len(shape))
     ours, theirs = ours.to(device, dtype), theirs.to(getattr(torch, dtype))
-    exchange_state(torch, ours, theirs, rng)
+    exchange_state(ours, theirs, rng)
     x = (scale * rng.standard_normal(shape)).astype(dtype)
-    step_beside_torch(torch, ours, theirs, x, rng, close["rtol"], close["atol"], device)
+    step_beside_torch(ours, theirs, x, rng, close["rtol"], close["atol"], device)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from checks import array, equals, exchange_state, near, raises, refuses, step_beside_torch, tensor
-from peers import torch
+from checks import array, equals, near, raises, refuses, tensor
+from peers import exchange_state, step_beside_torch, torch
 
 import minigrad as mg
 from minigrad import nn
@@ -62,12 +62,12 @@ def test_as_in_pytorch(kind, seed, device):
     ours = getattr(nn, name)(*arguments, **options, dtype=dtype).to(device)
     theirs = getattr(torch.nn, name)(*arguments, **options, dtype=getattr(torch, dtype))
     assert repr(ours) == repr(theirs).replace("elementwise_affine=False, bias=False", "elementwise_affine=False")
-    exchange_state(torch, ours, theirs, rng)
+    exchange_state(ours, theirs, rng)
     for training in modes:
         ours.train(training)
         theirs.train(training)
         x = 1 + 2 * rng.standard_normal(shape)
-        step_beside_torch(torch, ours, theirs, x.astype(dtype), rng, *CLOSE[dtype], device)
+        step_beside_torch(ours, theirs, x.astype(dtype), rng, *CLOSE[dtype], device)
     ours.reset_parameters()
     theirs.reset_parameters()
     for value, other in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):

@@ -4,8 +4,8 @@ import inspect
 
 import numpy as np
 import pytest
-from checks import agree, array, equals, exchange_state, near, refuses, tensor
-from peers import torch
+from checks import agree, array, equals, near, refuses, tensor
+from peers import exchange_state, torch
 
 import minigrad as mg
 from minigrad import nn
@@ -67,7 +67,7 @@ def test_multihead_attention_as_in_pytorch(kind, seed, device):
         options |= {"kdim": 5, "vdim": 7}
     ours = nn.MultiheadAttention(width, heads, **options, dtype="float64").to(device)
     theirs = torch.nn.MultiheadAttention(width, heads, **options, dtype=torch.float64)
-    exchange_state(torch, ours, theirs, rng)
+    exchange_state(ours, theirs, rng)
     sizes = (queries, width), (keys, options.get("kdim", width)), (keys, options.get("vdim", width))
     inputs = [rng.standard_normal((batch, n, m) if first else (n, batch, m)) for n, m in sizes]
     given = masks(rng, kind, heads, batch, queries, keys)
@@ -80,7 +80,7 @@ def test_multihead_attention_as_in_pytorch(kind, seed, device):
     if seed == 0 and kind == "none":
         same = nn.MultiheadAttention(width, heads, dtype="float64").to(device)
         other = torch.nn.MultiheadAttention(width, heads, dtype=torch.float64)
-        exchange_state(torch, same, other, rng)
+        exchange_state(same, other, rng)
         x = rng.standard_normal((4, 2, width))
         causal = np.triu(np.ones((4, 4), bool), 1)
         y = same(*[tensor(x, device)] * 3, is_causal=True)[0]
@@ -110,7 +110,7 @@ def test_layers_and_stacks_as_in_pytorch(norm_first, activation, bias, device, r
         deep = getattr(torch.nn, f"Transformer{kind}")(theirs, 2, torch.nn.LayerNorm(6, dtype=torch.float64))
         ours.to(device)
         for a, b in ((ours, theirs), (stack, deep)):
-            exchange_state(torch, a, b, rng)
+            exchange_state(a, b, rng)
             names = {k.replace("src_mask", "mask") if a is stack else k: v for k, v in given.items()}
             compare(torch, a, b, inputs, names, rng, device)
 

@@ -4,8 +4,8 @@ import copy
 
 import numpy as np
 import pytest
-from checks import array, equals, exchange_state, near, raises, refuses, step_beside_torch
-from peers import torch
+from checks import array, equals, near, raises, refuses
+from peers import exchange_state, step_beside_torch, torch
 
 import minigrad as mg
 from minigrad import nn
@@ -42,10 +42,10 @@ def test_as_in_pytorch(seed, device):
     for name, tensor in theirs.state_dict().items():
         near(ours.state_dict()[name], tensor.numpy(), rtol=1e-6, err_msg=name)
     np.testing.assert_allclose(ours.weight.tolist(), before, rtol=1e-6)
-    exchange_state(torch, ours, theirs, rng)
+    exchange_state(ours, theirs, rng)
     for _ in range(2):
         x = rng.standard_normal((batch, inputs)).astype(dtype)
-        step_beside_torch(torch, ours, theirs, x, rng, rtol, atol, device)
+        step_beside_torch(ours, theirs, x, rng, rtol, atol, device)
 
 
 @deprecated
@@ -55,11 +55,11 @@ def test_several_parameters_of_a_cell(device):
     for name, dim in (("weight_ih", 0), ("weight_hh", None)):
         utils.weight_norm(ours, name, dim)
         torch.nn.utils.weight_norm(theirs, name, dim)
-    exchange_state(torch, ours, theirs, rng)
-    step_beside_torch(torch, ours, theirs, rng.standard_normal((5, 3)), rng, 1e-11, 1e-12, device)
+    exchange_state(ours, theirs, rng)
+    step_beside_torch(ours, theirs, rng.standard_normal((5, 3)), rng, 1e-11, 1e-12, device)
     utils.remove_weight_norm(ours, "weight_ih")
     torch.nn.utils.remove_weight_norm(theirs, "weight_ih")
-    step_beside_torch(torch, ours, theirs, rng.standard_normal((5, 3)), rng, 1e-11, 1e-12, device)
+    step_beside_torch(ours, theirs, rng.standard_normal((5, 3)), rng, 1e-11, 1e-12, device)
 
 
 @deprecated
