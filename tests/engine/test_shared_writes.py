@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import agree, allocated, array, equals, near, raises, refuses
+from checks import Same, agree, allocated, array, equals, near, raises, refuses
 from peers import torch
 
 import minigrad as mg
@@ -247,19 +247,6 @@ def test_other_holders_of_the_memory_see_the_values(device):
     equals(mg.grad(h.sum(), [w])[0], [10, 2, 2])
     h.detach()[1] = 0  # not recorded
     equals(h, [11, 0, 7])
-
-
-class Same(mg.Function):
-    """y = x; dx = 3g x."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x
-
-    @staticmethod
-    def backward(ctx, g):
-        return 3 * g * ctx.saved_tensors[0]
 
 
 class Hooked(nn.Module):

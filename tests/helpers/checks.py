@@ -78,9 +78,39 @@ class Cube(mg.Function):
         return 3 * g * x * x
 
 
+class Same(mg.Function):
+    """y = x; dx = 3g x."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return 3 * g * ctx.saved_tensors[0]
+
+
 def doubling(name, backward=lambda ctx, g: g * 2, forward=lambda ctx, x: x * 2):
     """A user's Function that doubles, called in any form, or has another backward or forward."""
     return type(name, (mg.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
+
+
+class Hearer(listener.Listener):
+    """Keeps the operations it is told of, and where each of a backward pass begins and ends."""
+
+    def __init__(self):
+        self.heard = []
+
+    def recorded(self, sequence, op, outs):
+        self.heard.append(op)
+        super().recorded(sequence, op, outs)
+
+    def entered(self, sequence, op, grads):
+        self.heard.append(f"{op} backward")
+
+    def left(self, sequence):
+        self.heard.append("left")
 
 
 @contextlib.contextmanager

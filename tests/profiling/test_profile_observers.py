@@ -7,7 +7,7 @@ import weakref
 from collections import Counter
 
 import pytest
-from checks import doubling, named, told_to
+from checks import Hearer, doubling, named, told_to
 from threaded import in_threads
 
 import minigrad as mg
@@ -159,19 +159,6 @@ def test_a_profile_that_saw_a_thread_is_freed():
 
 
 def test_a_profile_is_heard_by_the_listener():
-    class Hearer(listener.Listener):
-        def __init__(self):
-            self.heard = []
-
-        def recorded(self, sequence, op, outs):
-            self.heard.append(op)
-
-        def entered(self, sequence, op, grads):
-            self.heard.append(f"{op} backward")
-
-        def left(self, sequence):
-            self.heard.append("left")
-
     with told_to(Hearer()) as hearer, mg.profile():
         mg.ones((), requires_grad=True).exp().backward()
         mg.ones(2).sin()

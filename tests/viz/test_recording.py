@@ -1,7 +1,7 @@
 """A recording keeps the original values and times, and forwards events to other observers."""
 
 import pytest
-from checks import refuses, told_to
+from checks import Hearer, refuses, told_to
 from pages import shown
 from threaded import in_threads
 
@@ -55,21 +55,6 @@ def test_recordings_nest_and_give_the_thread_back():
         pass
     refuses(RuntimeError, "record", "expected a block that is open", viz.record().__exit__, None, None, None)
     assert listener.last_listener() is None
-
-
-class Hearer(listener.Listener):
-    def __init__(self):
-        self.heard = []
-
-    def recorded(self, sequence, op, outs):
-        self.heard.append(op)
-        super().recorded(sequence, op, outs)
-
-    def entered(self, sequence, op, grads):
-        self.heard.append(f"{op} backward")
-
-    def left(self, sequence):
-        self.heard.append("left")
 
 
 def test_a_listener_that_came_during_a_recording_goes_on_listening():
