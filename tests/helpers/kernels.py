@@ -10,6 +10,9 @@ from minigrad.cuda import launch
 # These are launched as int64 for all dtypes, as they move words or make integers.
 AS_INT64 = {"check_index", "check_labels", "invert_total", "take", "put", "take_along", "integers"}
 
+# The type of uint8 in C++ is that of bool, but these compute, and so are launched for bool and numbers alone.
+NOT_OF_UINT8 = {"unary", "reduce_tiles", "reduce_pieces"}
+
 
 @functools.cache
 def declared(file, conditions):
@@ -23,5 +26,5 @@ EVERY = {
     (path.name, name, dtype)
     for path in launch.FOLDER.glob("*.cu") for dtype in launch.TYPES
     for name in declared(path.name, tuple(x for x in launch.options(dtype) if not x.startswith("-DELEMENT")))
-    if (dtype == "int64" or name not in AS_INT64) and (name, dtype) != ("unary", "uint8")  # a function of bools
+    if (dtype == "int64" or name not in AS_INT64) and (dtype != "uint8" or name not in NOT_OF_UINT8)
 }  # fmt: skip
