@@ -1,7 +1,7 @@
 """Random networks of every kind of layer, the same in every run, with inputs of two sizes.
 
-``python tests/export/random_networks.py`` prints how far OpenVINO is from minigrad with each. It needs ``pip install
-".[onnx]" openvino==2026.4.1``.
+``python tests/export/random_networks.py`` prints how far OpenVINO is from minigrad with each, and needs ``pip install onnx
+openvino==2026.4.1``.
 """
 
 import tempfile
