@@ -55,48 +55,11 @@ OPTIMIZE = {
 }
 # Calls of Python's functions go through no stubs for late binding: an import resolves all names of a module at once.
 DIRECT = [] if MAC else ["-fno-plt"]
-# Modules whose own speed does not count, as they are called seldom or start long kernels: a third smaller.
-SMALL = {
-    "devices.backend",
-    "devices.cuda",
-    "devices.gpu_memory",
-    "devices.kernel_list",
-    "memory.dlpack",
-    "memory.dtype",
-    "memory.interop",
-    "memory.listener",
-    "memory.overlap",
-    "memory.refusals",
-    "memory.shapes",
-    "ops.attention",
-    "ops.batch_norm",
-    "ops.conv",
-    "ops.functions",
-    "ops.gather",
-    "ops.in_place",
-    "ops.join",
-    "ops.logic",
-    "ops.pooling",
-    "ops.random",
-    "ops.recurrent",
-    "ops.reduce",
-    "ops.rounding",
-    "ops.scan",
-    "ops.shared",
-    "ops.slices",
-    "ops.softmax",
-    "ops.transfer",
-    "ops.trigonometry",
-    "replay.captured_step",
-    "replay.recompute",
-    "tape.hooks",
-    "tape.in_place",
-    "tape.inspection",
-    "tape.modes",
-    "tape.python_function",
-    "tensor.factories",
-    "tensor.pytorch_names",
-}
+# Modules whose own speed counts. The others are called seldom or start long kernels, and become a third smaller.
+FAST = set(
+    "devices.cpu memory.array memory.calls memory.pool ops.activation ops.arguments ops.arithmetic ops.index ops.layout "
+    "ops.matmul ops.norm ops.optimizer tape.backward tape.node tape.record tensor.tensor".split()
+)
 LINK = []
 if not MAC:
     COMMON += ["-pthread"]
@@ -120,6 +83,7 @@ DIRECTIVES = {
     "binding": True,
     "embedsignature": False,
     "auto_pickle": False,  # classes that can be copied say how
+    "embedsignature.format": "clinic",
     "cdivision": True,
     "boundscheck": True,  # for tuples and lists, whose lengths callers choose: pointers are never checked
     "wraparound": True,
@@ -177,7 +141,7 @@ class BuildEngine(build_ext):
         compiles, links = [], []
         for extension, generated in zip(self.extensions, self.cythonized(), strict=True):
             name = extension.name.removeprefix("minigrad.engine.")
-            kind = "shared" if extension.name == SHARED else "small" if name in SMALL else "cython"
+            kind = "shared" if extension.name == SHARED else "cython" if name in FAST else "small"
             flags = [*COMMON, *OPTIMIZE[kind], *DIRECT, *python]
             jobs = [self.compilation(generated, "module", flags)]
             for source in map(Path, extension.sources[1:]):

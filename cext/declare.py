@@ -3,7 +3,7 @@
 primitives.pxi states each primitive once, as a method of the CPU. From it follows the interface of all devices: the
 class Backend, whose methods are abstract, its declaration, and the expressions by which a profile counts. A kernel is
 declared by its definition, below the line ``MG_KERNEL(name[types])``; the members of the table of kernels follow. The
-rows of ops/elementwise.txt become functions, and those of OPERATORS and METHODS methods. The ``.pxd`` file of a module
+rows of ops/wrappers.txt become functions, and those of OPERATORS and METHODS methods. The ``.pxd`` file of a module
 in cext/ lacks the functions that other modules cimport: they are declared as the ``.pyx`` file defines them.
 """
 
@@ -17,12 +17,11 @@ INTERFACE = '''cimport cython
 
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class Backend:
     """The primitives; every method here is abstract."""
 '''
-ROW = re.compile(r"^(\w+)\((.*)\) = (.*)\n((?:    (?!>>>).*\n)+)((?:    .*\n)+)", re.MULTILINE)
-ELEMENTWISE = '''cpdef Array {name}({parameters}):
+ROW = re.compile(r"^(\w+)\((.*)\)\n? *= (.*)\n((?:    (?!>>>).*\n)+)((?:    .*\n)+)", re.MULTILINE)
+WRAPPER = '''{header}:
     """{summary}
 
     Examples
@@ -78,32 +77,38 @@ def interface():
 
 
 def table():
-    """The members of the table of kernels: pointers, one for each dtype."""
+    """The members of the table of kernels, pointers, one for each dtype; and what puts the kernels of a file there."""
     fields, declared = [], ['cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:\n    cppclass Table:\n']
+    puts = []
     for path in sorted(SOURCE.glob("kernels/*.cpp")):
-        text = path.read_text("utf-8")
+        text, put = path.read_text("utf-8"), ""
         for name, types, parameters in KERNEL.findall(text):
-            if not re.search(rf"\bk\.{name}\b|\bMG_FLOATS\({name}\)", text):
+            if types == "[DTYPES]" and not re.search(rf"\bk\.{name}\b", text):
                 raise SystemExit(f"{path}: MG_KERNEL({name}) is not put into the table by fill_{path.stem}")
+            put += {"": f"put_kernel<{name}>(k.{name}); ", "[FLOATS]": f"MG_FLOATS({name}); "}.get(types, "")
             arguments = re.sub(r"(\b[ST]|Word<T>)\*", "void*", " ".join(parameters.split()))
             fields.append(f"    void (*{name}{types}){arguments};\n")
             declared.append(f"        Kernel{'*' if types else ''} {name}\n")
-    return {"kernels/table.inc": "".join(["struct Table {\n", *fields, "};\n"]), "kernels/table.pxi": "".join(declared)}
+        puts.append(f"#define MG_PUT_{path.stem.upper()} {put}\n")
+    return {
+        "kernels/table.inc": "".join(["struct Table {\n", *fields, "};\n"]),
+        "kernels/table.pxi": "".join(declared),
+        "kernels/put.inc": "".join(puts),
+    }
 
 
-def elementwise():
-    """The functions of ops/elementwise.txt, one file for each module."""
+def wrappers():
+    """The functions of ops/wrappers.txt, one file for each module."""
     found = {}
-    for part in (SOURCE / "ops" / "elementwise.txt").read_text("utf-8").split("\n[")[1:]:
+    for part in (SOURCE / "ops" / "wrappers.txt").read_text("utf-8").split("\n[")[1:]:
         module, _, rows = part.partition("]\n")
         texts, shared = [], sorted({*re.findall(r" = (function\w*)\(", rows)})  # functions of arithmetic.pyx
         if shared and module != "arithmetic":
             texts.append(f"from minigrad.engine.ops.arithmetic cimport {', '.join(shared)}\n")
         for name, names, call, summary, example in ROW.findall(rows):
-            parameters = ", ".join(f"{one}: TensorLike" for one in names.split(", "))
-            texts.append(ELEMENTWISE.format(
-                name=name, parameters=parameters, summary=summary.strip(), example=example, call=call
-            ))  # fmt: skip
+            parameters = ", ".join(f"{one}: TensorLike" if one.isidentifier() else one for one in names.split(", "))
+            header = f"def {name}({parameters}) -> Tensor" if ":" in names else f"cpdef Array {name}({parameters})"
+            texts.append(WRAPPER.format(header=header, summary=summary.strip(), example=example, call=call))
         found[f"ops/{module}.pxi"] = "\n\n".join(texts)
     return found
 
@@ -160,7 +165,7 @@ def declarations(included):
 
 def write(folder):
     """Write all of them below a folder, those that have changed."""
-    included = {**interface(), **elementwise(), **operators()}
+    included = {**interface(), **wrappers(), **operators()}
     for name, text in {**included, **table(), **declarations(included)}.items():
         path = Path(folder, name)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,6 @@ cdef struct Held:       # buffers that the arguments point to
 
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class Kernel:
     """A kernel for one dtype on one GPU."""
     cdef str name

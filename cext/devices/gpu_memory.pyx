@@ -17,7 +17,6 @@ cdef dict pools = {}        # by GPU
 @cython.final
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class Pool:
     """Blocks of CuPy's pool that were freed a moment ago; CuPy would take much longer to give them out again.
 

@@ -39,7 +39,6 @@ cdef struct Part:       # consecutive kernels of one device, without a call betw
 @cython.final
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class CapturedKernels:
     """The kernels and calls of one run of a step."""
     cdef KernelList* kernels

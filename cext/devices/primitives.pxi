@@ -10,7 +10,6 @@
 
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class CPU(Backend):
     """The primitives on the CPU."""
 

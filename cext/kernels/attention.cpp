@@ -341,9 +341,6 @@ void attention_backward(const Attention& a) {
 
 }  // namespace
 
-void fill_attention(Kernels& k) {
-    MG_FLOATS(attention);
-    MG_FLOATS(attention_backward);
-}
+void fill_attention(Kernels& k) { MG_PUT_ATTENTION }
 
 }  // namespace mg::MG_ISA

@@ -462,10 +462,6 @@ void batch_norm_backward(int64_t outer, int64_t channels, int64_t inner, bool gi
 
 }  // namespace
 
-void fill_batch_norm(Kernels& k) {
-    MG_FLOATS(batch_norm);
-    MG_FLOATS(batch_norm_eval);
-    MG_FLOATS(batch_norm_backward);
-}
+void fill_batch_norm(Kernels& k) { MG_PUT_BATCH_NORM }
 
 }  // namespace mg::MG_ISA

@@ -379,10 +379,6 @@ void conv2d_backward_weight(const Conv2d& at, const T* x, const T* g, T* dw, T* 
 
 }  // namespace
 
-void fill_conv(Kernels& k) {
-    MG_FLOATS(conv2d);
-    MG_FLOATS(conv2d_backward_data);
-    MG_FLOATS(conv2d_backward_weight);
-}
+void fill_conv(Kernels& k) { MG_PUT_CONV }
 
 }  // namespace mg::MG_ISA

@@ -34,25 +34,11 @@ using W = Wrapping<T>;
     MG_INLINE float function(float a, float b) { return __builtin_##function##f(a, b); } \
     MG_INLINE double function(double a, double b) { return __builtin_##function(a, b); }
 
-MG_LIBRARY(fabs)
-MG_LIBRARY(floor)
-MG_LIBRARY(ceil)
-MG_LIBRARY(trunc)
-MG_LIBRARY(rint)
-MG_LIBRARY(tan)
-MG_LIBRARY(asin)
-MG_LIBRARY(acos)
-MG_LIBRARY(atan)
-MG_LIBRARY(sinh)
-MG_LIBRARY(cosh)
-MG_LIBRARY(asinh)
-MG_LIBRARY(acosh)
-MG_LIBRARY(atanh)
-MG_LIBRARY2(fmod)
-MG_LIBRARY2(atan2)
-MG_LIBRARY2(hypot)
-MG_LIBRARY2(copysign)
-MG_LIBRARY2(nextafter)
+#define MG_OF_ONE(f) \
+    f(fabs) f(floor) f(ceil) f(trunc) f(rint) f(tan) f(asin) f(acos) f(atan) f(sinh) f(cosh) f(asinh) f(acosh) f(atanh)
+#define MG_OF_TWO(f) f(fmod) f(atan2) f(hypot) f(copysign) f(nextafter)
+MG_OF_ONE(MG_LIBRARY)
+MG_OF_TWO(MG_LIBRARY2)
 
 template <class T>
 constexpr T infinity() {
@@ -423,7 +409,7 @@ void fill_elementwise(Kernels& k) {
 #define BINARY_ALSO BINARY
 #include "kernels/functions.inc"
     set_where<Bool, int32_t, int64_t, float, double>(k);
-    MG_FLOATS(clip);
+    MG_PUT_ELEMENTWISE
     set_casts<Bool, int32_t, int64_t, float, double>(k);
     // uint8 has the type of a bool in C++, and shares its kernels that make no use of the two values
     k.where[UINT8] = k.where[BOOL];

@@ -139,12 +139,7 @@ void add_along(int64_t outer, int64_t n, int64_t inner, T* x, int64_t m, const i
 }  // namespace
 
 void fill_index(Kernels& k) {
-    k.count_true = count_true;
-    k.true_positions = true_positions;
-    put_kernel<take>(k.take);
-    put_kernel<put>(k.put);
-    MG_FLOATS(add_at);
-    MG_FLOATS(add_along);
+    MG_PUT_INDEX
     put_kernel<take_along<uint8_t>>(k.take_along[BOOL]);
     k.take_along[UINT8] = k.take_along[BOOL];
     put_kernel<take_along<uint32_t>>(k.take_along[INT32]);

@@ -53,6 +53,7 @@ void put_kernel(R (*&place)(P...)) {
     place = [](P... p) { return kernel(typed(p)...); };
 }
 #define MG_FLOATS(name) (put_kernel<name<float>>(k.name[0]), put_kernel<name<double>>(k.name[1]))
+#include "kernels/put.inc"  // MG_PUT_FILE for each file: all of its kernels but those of DTYPES
 
 constexpr int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 constexpr int64_t maximum(int64_t a, int64_t b) { return a > b ? a : b; }

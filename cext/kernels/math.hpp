@@ -244,18 +244,11 @@ MG_INLINE float pow(float base, float exponent) {
 MG_INLINE float sqrt(float x) { return __builtin_sqrtf(x); }
 MG_INLINE double sqrt(double x) { return __builtin_sqrt(x); }
 
-MG_INLINE double exp(double x) { return __builtin_exp(x); }
-MG_INLINE double exp2(double x) { return __builtin_exp2(x); }
-MG_INLINE double expm1(double x) { return __builtin_expm1(x); }
-MG_INLINE double log(double x) { return __builtin_log(x); }
-MG_INLINE double log1p(double x) { return __builtin_log1p(x); }
-MG_INLINE double log2(double x) { return __builtin_log2(x); }
-MG_INLINE double log10(double x) { return __builtin_log10(x); }
+#define MG_DOUBLE(function) \
+    MG_INLINE double function(double x) { return __builtin_##function(x); }
+#define MG_DOUBLES(f) f(exp) f(exp2) f(expm1) f(log) f(log1p) f(log2) f(log10) f(sin) f(cos) f(tanh) f(erf)
+MG_DOUBLES(MG_DOUBLE)
 MG_INLINE double pow(double x, double p) { return __builtin_pow(x, p); }
-MG_INLINE double sin(double x) { return __builtin_sin(x); }
-MG_INLINE double cos(double x) { return __builtin_cos(x); }
-MG_INLINE double tanh(double x) { return __builtin_tanh(x); }
-MG_INLINE double erf(double x) { return __builtin_erf(x); }
 MG_INLINE double sigmoid(double x) { return 1 / (1 + __builtin_exp(-x)); }
 MG_INLINE double softplus(double x) { return (x < 0 ? 0.0 : x) + __builtin_log1p(__builtin_exp(-abs(x))); }
 MG_INLINE double gelu(double x) { return 0.5 * x * __builtin_erfc(-0.7071067811865476 * x); }

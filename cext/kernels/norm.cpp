@@ -293,9 +293,6 @@ void normalize_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner, 
 
 }  // namespace
 
-void fill_norm(Kernels& k) {
-    MG_FLOATS(normalize);
-    MG_FLOATS(normalize_backward);
-}
+void fill_norm(Kernels& k) { MG_PUT_NORM }
 
 }  // namespace mg::MG_ISA

@@ -127,6 +127,6 @@ void ranked(int64_t rows, int64_t n, const T* all, int64_t m, const int64_t* ran
 
 }  // namespace
 
-void fill_order(Kernels& k) { MG_FLOATS(ranked); }
+void fill_order(Kernels& k) { MG_PUT_ORDER }
 
 }  // namespace mg::MG_ISA

@@ -226,11 +226,6 @@ void average_pool2d_backward(int64_t planes, int64_t height, int64_t width, int6
 
 }  // namespace
 
-void fill_pooling(Kernels& k) {
-    MG_FLOATS(max_pool2d);
-    MG_FLOATS(max_pool2d_backward);
-    MG_FLOATS(average_pool2d);
-    MG_FLOATS(average_pool2d_backward);
-}
+void fill_pooling(Kernels& k) { MG_PUT_POOLING }
 
 }  // namespace mg::MG_ISA

@@ -131,11 +131,6 @@ void dropout(uint64_t seed, uint64_t offset, int64_t n, double p, const T* x, T*
 
 }  // namespace
 
-void fill_random(Kernels& k) {
-    k.integers = integers;
-    MG_FLOATS(uniform);
-    MG_FLOATS(normal);
-    MG_FLOATS(dropout);
-}
+void fill_random(Kernels& k) { MG_PUT_RANDOM }
 
 }  // namespace mg::MG_ISA

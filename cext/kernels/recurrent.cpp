@@ -26,6 +26,9 @@ struct Kept {
 template <class T>
 struct Rows : Recurrence {
     int64_t columns = gates * hidden;
+    const T *w = typed(Recurrence::w), *bias = typed(Recurrence::bias), *gamma = typed(Recurrence::gamma),
+            *beta = typed(Recurrence::beta), *gamma_c = typed(Recurrence::gamma_c), *beta_c = typed(Recurrence::beta_c);
+    T* scratch = typed(Recurrence::scratch);
 
     explicit Rows(const Recurrence& r) : Recurrence(r) {}
 
@@ -80,8 +83,8 @@ MG_INLINE Kept<T> kept(int64_t width, const T* x, double eps, bool centered) {
 
 // y = xhat gamma + beta (+ more)
 template <class T>
-MG_INLINE void normalized(int64_t width, const T* x, const Kept<T>& s, const T* gamma, const T* beta, const T* more,
-                          T* y) {
+MG_INLINE void normalized(int64_t width, const T* x, const Kept<T>& s, const T* gamma, const T* beta,
+                          std::type_identity_t<const T*> more, T* y) {
     sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED {
         Vector<T> v = s.standard(at.load(x));
         if (gamma) v = v * at.load(gamma);
@@ -142,8 +145,7 @@ MG_INLINE void add_input(const Rows<T>& r, int64_t t, int64_t n, T* z, T* a) {
     for (int64_t s = 0, begin = 0; s < r.segments; begin = r.ends[s++]) {
         const int64_t width = r.ends[s] - begin;
         stats[s] = kept(width, z + begin, r.eps, r.centered);
-        normalized(width, z + begin, stats[s], offset(static_cast<const T*>(r.gamma), begin),
-                   offset(static_cast<const T*>(r.beta), begin),
+        normalized(width, z + begin, stats[s], offset(r.gamma, begin), offset(r.beta, begin),
                    r.norm == NORM_STATE && begin < added ? x + begin : nullptr, a + begin);
     }
 }
@@ -154,9 +156,8 @@ MG_INLINE void through_norm(const Rows<T>& r, int64_t t, int64_t n, const T* du,
     const T* z = r.row(r.z, t, n, r.columns);
     const Kept<T>* stats = r.kept(r.stats, t, n, r.segments);
     for (int64_t s = 0, begin = 0; s < r.segments; begin = r.ends[s++])
-        normalized_backward(r.ends[s] - begin, z + begin, stats[s], r.centered,
-                            offset(static_cast<const T*>(r.gamma), begin), du + begin, dz + begin,
-                            offset(dgamma, begin), offset(dbeta, begin));
+        normalized_backward(r.ends[s] - begin, z + begin, stats[s], r.centered, offset(r.gamma, begin), du + begin,
+                            dz + begin, offset(dgamma, begin), offset(dbeta, begin));
 }
 
 // ---- the cells: row (t, n) ----------------------------------------------------------------------------------------
@@ -214,8 +215,7 @@ MG_INLINE void lstm(const Rows<T>& r, int64_t t, int64_t n, const Scratch<T>& sc
     if (r.norm_cell) {
         Kept<T>* stats = r.kept(r.stats_c, t * r.keep, n, 1);
         *stats = kept(H, next, r.eps_c, r.centered);
-        normalized(H, next, *stats, static_cast<const T*>(r.gamma_c), static_cast<const T*>(r.beta_c),
-                   static_cast<const T*>(nullptr), scratch.m);
+        normalized(H, next, *stats, r.gamma_c, r.beta_c, nullptr, scratch.m);
         if (r.raw_c) {  // the cell state is carried on normalized
             copy(H, next, r.row(r.raw_c, t * r.keep, n, H));
             copy(H, scratch.m, next);
@@ -241,8 +241,7 @@ MG_INLINE void lstm_backward(const Rows<T>& r, int64_t t, int64_t n, const T* __
     T* __restrict dm = scratch.m;  // first m, then tanh(m), then its gradient
 
     if (r.norm_cell && !r.raw_c)
-        normalized(H, raw, *stats, static_cast<const T*>(r.gamma_c), static_cast<const T*>(r.beta_c),
-                   static_cast<const T*>(nullptr), dm);
+        normalized(H, raw, *stats, r.gamma_c, r.beta_c, nullptr, dm);
     else
         copy(H, next, dm);
     for_each<T>(H, [=](int64_t j) MG_INLINED {
@@ -256,8 +255,8 @@ MG_INLINE void lstm_backward(const Rows<T>& r, int64_t t, int64_t n, const T* __
             for (int64_t j = 0; j < H; j++) dm[j] += dc[j];
             clear(H, static_cast<T*>(dc));
         }
-        normalized_backward(H, raw, *stats, r.centered, static_cast<const T*>(r.gamma_c), static_cast<const T*>(dm),
-                            static_cast<T*>(dm), scratch.dgamma_c, scratch.dbeta_c);
+        normalized_backward(H, raw, *stats, r.centered, r.gamma_c, static_cast<const T*>(dm), static_cast<T*>(dm),
+                            scratch.dgamma_c, scratch.dbeta_c);
     }
 #pragma omp simd
     for (int64_t j = 0; j < H; j++) {
@@ -304,8 +303,8 @@ MG_INLINE void gru_backward(const Rows<T>& r, int64_t t, int64_t n, const T* __r
     const T* __restrict u = z;
     if (r.norm != NO_NORM) {
         const int64_t s = r.segments - 1;
-        normalized(H, z, r.kept(r.stats, t, n, r.segments)[s], offset(static_cast<const T*>(r.gamma), 2 * H),
-                   offset(static_cast<const T*>(r.beta), 2 * H), static_cast<const T*>(nullptr), scratch.m);
+        normalized(H, z, r.kept(r.stats, t, n, r.segments)[s], offset(r.gamma, 2 * H), offset(r.beta, 2 * H), nullptr,
+                   scratch.m);
         u = scratch.m;
     }
 #pragma omp simd
@@ -327,7 +326,7 @@ constexpr int64_t FLUSH = 64;  // rows summed in T before they are added in doub
 
 template <class T>
 T* scratch_of(const Rows<T>& r, int64_t block) {
-    return static_cast<T*>(r.scratch) + r.panels + block * r.columns * 2 + block * r.hidden * 4;
+    return r.scratch + r.panels + block * r.columns * 2 + block * r.hidden * 4;
 }
 
 template <class T>
@@ -357,21 +356,21 @@ template <class T>
 void recurrent(const Recurrence& recurrence) {
     const Rows<T> r(recurrence);
     const int64_t H = r.hidden, columns = r.columns;
-    T* panels = static_cast<T*>(r.scratch);
+    T* panels = r.scratch;
     const bool once = r.steps == 1 && r.batch > 0;
     if (once)
-        multiply_once(r.batch, H, columns, r.row(r.h, 0, 0, H), static_cast<const T*>(r.w), 1, H,
-                      static_cast<const T*>(r.bias), false, r.row(r.z, 0, 0, columns), panels);
+        multiply_once(r.batch, H, columns, r.row(r.h, 0, 0, H), r.w, 1, H, r.bias, false, r.row(r.z, 0, 0, columns),
+                      panels);
     else
-        pack_panels(H, columns, static_cast<const T*>(r.w), 1, H, panels);
+        pack_panels(H, columns, r.w, 1, H, panels);
     parallel_each(ceil_divide(r.batch, r.block), 1, [&](int64_t b) {
         const int64_t begin = b * r.block, end = minimum(begin + r.block, r.batch);
         Scratch<T> scratch{};
         scratch.m = scratch_of(r, b);
         for (int64_t t = 0; t < r.steps; t++) {
             if (!once)
-                multiply_panels(end - begin, H, columns, r.row(r.h, t, begin, H), H, panels,
-                                static_cast<const T*>(r.bias), false, r.row(r.z, t * r.keep, begin, columns), columns);
+                multiply_panels(end - begin, H, columns, r.row(r.h, t, begin, H), H, panels, r.bias, false,
+                                r.row(r.z, t * r.keep, begin, columns), columns);
             for (int64_t n = begin; n < end; n++) {
                 T *h = r.row(r.h, t + 1, n, H), *c = r.row(r.c, t + 1, n, H);
                 if (!r.alive(t, n)) {
@@ -408,9 +407,9 @@ template <class T>
 void recurrent_backward(const Recurrence& recurrence) {
     const Rows<T> r(recurrence);
     const int64_t H = r.hidden, columns = r.columns, blocks = ceil_divide(r.batch, r.block);
-    T* panels = static_cast<T*>(r.scratch);
+    T* panels = r.scratch;
     const bool once = r.steps == 1 && r.batch > 0;
-    if (!once) pack_panels(columns, H, static_cast<const T*>(r.w), H, 1, panels);
+    if (!once) pack_panels(columns, H, r.w, H, 1, panels);
     double* totals =
         static_cast<double*>(r.totals);  // [blocks, 2 (columns + hidden)]: dgamma, dbeta, dgamma_c, dbeta_c
     const int64_t affine = 2 * (columns + H);
@@ -464,8 +463,8 @@ void recurrent_backward(const Recurrence& recurrence) {
         }
     });
     if (once)
-        multiply_once<T>(r.batch, columns, H, r.row(r.dz, 0, 0, columns), static_cast<const T*>(r.w), H, 1, nullptr,
-                         true, r.row(r.dh, 0, 0, H), panels);
+        multiply_once<T>(r.batch, columns, H, r.row(r.dz, 0, 0, columns), r.w, H, 1, nullptr, true,
+                         r.row(r.dh, 0, 0, H), panels);
     if (!totals) return;
     const auto add_up = [&](void* out, int64_t n, int64_t place) {
         for (int64_t j = 0; out && j < n; j++) {
@@ -482,9 +481,6 @@ void recurrent_backward(const Recurrence& recurrence) {
 
 }  // namespace
 
-void fill_recurrent(Kernels& k) {
-    MG_FLOATS(recurrent);
-    MG_FLOATS(recurrent_backward);
-}
+void fill_recurrent(Kernels& k) { MG_PUT_RECURRENT }
 
 }  // namespace mg::MG_ISA

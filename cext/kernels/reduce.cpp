@@ -427,7 +427,7 @@ void fill_reduce(Kernels& k) {
     fill<int64_t>(k, INT64);
     fill<float>(k, FLOAT32);
     fill<double>(k, FLOAT64);
-    MG_FLOATS(moments);
+    MG_PUT_REDUCE
 }
 
 }  // namespace mg::MG_ISA

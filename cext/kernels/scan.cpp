@@ -159,11 +159,6 @@ void ctc_backward(int64_t steps, int64_t batch, int64_t states, const double* e,
 
 }  // namespace
 
-void fill_scan(Kernels& k) {
-    MG_FLOATS(linear_scan);
-    MG_FLOATS(linear_scan_backward);
-    put_kernel<ctc>(k.ctc);
-    put_kernel<ctc_backward>(k.ctc_backward);
-}
+void fill_scan(Kernels& k) { MG_PUT_SCAN }
 
 }  // namespace mg::MG_ISA

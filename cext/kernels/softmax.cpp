@@ -147,14 +147,6 @@ void cross_entropy_backward(int64_t rows, int64_t width, const T* z, const int64
 
 }  // namespace
 
-void fill_softmax(Kernels& k) {
-    MG_FLOATS(softmax);
-    MG_FLOATS(softmax_backward);
-    MG_FLOATS(log_softmax);
-    MG_FLOATS(log_softmax_backward);
-    MG_FLOATS(logsumexp);
-    MG_FLOATS(cross_entropy);
-    MG_FLOATS(cross_entropy_backward);
-}
+void fill_softmax(Kernels& k) { MG_PUT_SOFTMAX }
 
 }  // namespace mg::MG_ISA

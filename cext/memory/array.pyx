@@ -74,7 +74,6 @@ point_to(ACTIVE)
 @cython.freelist(1024)
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class Array:
     """Memory, layout and place on the tape of a tensor; see `minigrad.Tensor`."""
 

@@ -103,7 +103,6 @@ def current_call() -> tuple[int, str, str] | None:
 
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class Covering:
     """``with Covering(name)``: the kernels of all operations in the block are attributed to one operation, `name`."""
     cdef Call call

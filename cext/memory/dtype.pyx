@@ -5,7 +5,6 @@ import numpy as np
 
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class DType:
     """A data type: ``minigrad.float32`` (the default), ``float64``, ``int32``, ``int64``, ``uint8`` or ``bool``.
 

@@ -17,7 +17,6 @@ cdef int listeners = 0      # checked first, because finding the listener of a t
 
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class Listener:
     """An object that is told of the operations, reads and writes of a thread, and of its backward passes.
 

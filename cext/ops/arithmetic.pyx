@@ -291,5 +291,5 @@ cpdef Array positive(x: TensorLike):
     return operand("positive", x)
 
 
-# The functions of ops/elementwise.txt
+# The functions of ops/wrappers.txt
 include "ops/arithmetic.pxi"

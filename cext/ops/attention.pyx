@@ -11,12 +11,11 @@ from minigrad.engine.memory.array cimport Array, alias, check_same_device, empty
 from minigrad.engine.memory.calls cimport Call, begin, is_capturing, refuse_in_capture
 from minigrad.engine.memory.dtype cimport BOOL, is_float
 from minigrad.engine.memory.interop cimport from_object
-from minigrad.engine.memory.listener cimport listeners, note_computed
 from minigrad.engine.memory.shapes cimport MAX_NDIM
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, optional
 from minigrad.engine.ops.arithmetic cimport add, multiply
 from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, matrix_transpose, reshape_to
-from minigrad.engine.ops.logic cimport equal, logical_and, logical_not, not_equal, where
+from minigrad.engine.ops.logic cimport equal, logical_and, logical_not, not_equal, note_result, where
 from minigrad.engine.ops.matmul cimport matmul
 from minigrad.engine.ops.random cimport reserve
 from minigrad.engine.ops.rounding cimport isfinite
@@ -218,7 +217,6 @@ cdef tuple four(tuple lead):
 
 cdef Array check_mask(Array mask, Array q, tuple shape):
     """A mask of the shape of the weights as [N, H, L, S]; a row of it is contiguous, or one element for all keys."""
-    cdef Array plain
     if mask.code != BOOL and not is_float(mask.code):
         raise TypeError(f"[{NAME}] expected attn_mask of bool or floats, got {mask.dtype}")
     check_same_device(NAME, q, mask)
@@ -226,10 +224,7 @@ cdef Array check_mask(Array mask, Array q, tuple shape):
         mask = cast(mask, q.code)
     try:
         if not mask.needs_grad:
-            plain = dense(mask)     # not recorded
-            if listeners:
-                note_computed("copy", (plain,), (mask,), None)
-            mask = plain
+            mask = note_result("copy", dense(mask), mask)       # not recorded
         mask = broadcast_shape(mask, shape if len(shape) > 4 else (1,) * (4 - len(shape)) + shape)
     except ValueError:
         raise ValueError(f"[{NAME}] expected attn_mask that broadcasts to {shape}, got {shape_of(mask)}") from None

@@ -16,13 +16,13 @@ from minigrad.engine.tape.record cimport track
 #   <v, dx(g, w)> = <g, v ⋆ w>,  <u, dw(x, g)> = <g, x ⋆ u>
 # are of the same three kinds: none needs a composition, at any order.
 
-cdef Op conv2d_op = operation("conv2d", convolved_backward,
+cdef Op conv2d_op = operation("conv2d", convolve_backward,
                               "y = x ⋆ w + b, with stride s, padding p, dilation d\n"
                               "y[n, o, i, j] = b[o] + Σ_ckl w[o, c, k, l] x[n, c, i s − p + k d, j s − p + l d]",
                               "dx: each g[n, o, i, j] sends w[o, c, k, l] g to the x it was made of\n"
                               "dw: each g[n, o, i, j] sends x g to the w it was made with\n"
                               "db = Σ g over n, i, j", "w, x", "x, w, b")
-cdef int convolved_backward(Node node, Array g) except -1:
+cdef int convolve_backward(Node node, Array g) except -1:
     cdef Array x = node.value(0), weight = node.value(1), dbias = None, dweight
     at, shape, weight_shape = node.extra
     if node.needs(0):

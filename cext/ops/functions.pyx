@@ -256,5 +256,5 @@ def smooth_l1(x: TensorLike, beta: float) -> Tensor:
     return with_parameter(smooth_l1_op, SMOOTH_L1, float_operand("smooth_l1", x), beta)
 
 
-# The functions of ops/elementwise.txt
+# The functions of ops/wrappers.txt
 include "ops/functions.pxi"

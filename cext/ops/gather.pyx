@@ -13,6 +13,7 @@ from minigrad.engine.memory.shapes cimport MAX_NDIM, device_name
 from minigrad.engine.ops.arguments cimport float_operand, is_scalar, one_axis, operand, plain_scalar
 from minigrad.engine.ops.arithmetic cimport add
 from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, elements, permute_raw, reshape_to
+from minigrad.engine.ops.logic cimport note_result
 from minigrad.engine.ops.slices cimport zeros
 from minigrad.engine.tape.node cimport Node, Op, operation, recording
 from minigrad.engine.tape.record cimport track
@@ -57,9 +58,7 @@ cdef Array check_index(str op, Array index, int64_t n, int axis, int device):
     i = dense(given)
     out = empty_as(i, INT64)
     backend(i).checked_index(op, axis, n, i, out)       # on their own device
-    if listeners:
-        note_computed("index", (out,), (given,), n)
-    return index_for(device, op, out)
+    return index_for(device, op, note_result("index", out, given, None, n))
 
 
 cdef Array beside(Array x, object given, Array y):
@@ -158,9 +157,7 @@ def numbered(str error, indices: Tensor, int64_t n) -> Tensor:
     if n == 0 and i.count:
         raise IndexError(f"{error} from 0 to -1, that is, none, got {i.count}")
     backend(i).class_labels(error, n, 0, i, None, out, None)    # 0, the label to ignore, is in range anyway
-    if listeners:
-        note_computed("copy", (out,), (given,), None)
-    return out
+    return note_result("copy", out, given)
 
 
 def look_up(table: Tensor, indices: Tensor) -> Tensor:
@@ -309,9 +306,7 @@ def argsort(x: TensorLike, axis: int = -1, *, bint descending=False, stable: boo
     out = empty_as(plain, INT64)
     backend(a).argsort(plain, descending, out)
     out = permute_raw(out, [order.index(i) for i in range(a.ndim_)])
-    if listeners:
-        note_computed("argsort", (out,), (a,), (k, descending))
-    return out
+    return note_result("argsort", out, a, None, (k, descending))
 
 
 def sort(x: TensorLike, axis: int = -1, *, bint descending=False, stable: bool = True) -> Tensor:

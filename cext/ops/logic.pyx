@@ -21,10 +21,10 @@ cdef extern from "kernels/kernels.hpp" namespace "mg":
 
 # ── comparisons and logic: no gradients ───────────────────────────────────────────────────────────
 
-cdef Array noted(str name, Array out, Array a, Array b=None):
+cdef Array note_result(str name, Array out, Array a, Array b=None, object options=None):
     """The result of an operation that the tape does not record, after telling the listener of it."""
     if listeners:
-        note_computed(name, (out,), (a, b), None)
+        note_computed(name, (out,), (a, b), options)
     return out
 
 
@@ -39,7 +39,7 @@ cdef Array compare(str name, int op, object x, object y):
     cdef Call _call = begin(name)
     x, y = beside(x, y), beside(y, x)
     a, b = match_operands(name, x, y)
-    return noted(name, apply_binary(op, <Array>a, <Array>b, BOOL), <Array>a, <Array>b)
+    return note_result(name, apply_binary(op, <Array>a, <Array>b, BOOL), <Array>a, <Array>b)
 
 
 cdef Array bitwise(str name, int op, object x, object y):
@@ -49,7 +49,7 @@ cdef Array bitwise(str name, int op, object x, object y):
         raise TypeError(f"[{name}] expected integers or bool, got {a.dtype}")
     if op == LEFT_SHIFT or op == RIGHT_SHIFT:
         refuse_bytes(name, <Array>a)
-    return noted(name, apply_binary(op, <Array>a, <Array>b, (<Array>a).code), <Array>a, <Array>b)
+    return note_result(name, apply_binary(op, <Array>a, <Array>b, (<Array>a).code), <Array>a, <Array>b)
 
 
 cpdef Array bitwise_invert(x: TensorLike):
@@ -64,7 +64,7 @@ cpdef Array bitwise_invert(x: TensorLike):
     cdef Array a = operand("bitwise_invert", x)
     if is_float(a.code):
         raise TypeError(f"[bitwise_invert] expected integers or bool, got {a.dtype}")
-    return noted("bitwise_invert", apply_unary(INVERT, a, a.code), a)
+    return note_result("bitwise_invert", apply_unary(INVERT, a, a.code), a)
 
 
 cpdef Array logical_not(x: TensorLike):
@@ -77,14 +77,14 @@ cpdef Array logical_not(x: TensorLike):
     """
     cdef Call _call = begin("logical_not")
     cdef Array a = cast(operand("logical_not", x), BOOL)
-    return noted("logical_not", apply_unary(LOGICAL_NOT, a, BOOL), a)
+    return note_result("logical_not", apply_unary(LOGICAL_NOT, a, BOOL), a)
 
 
 cdef Array logical(str name, int op, object x, object y):
     cdef Call _call = begin(name)
     a, b = match_operands(name, x, y)
     a, b = cast(<Array>a, BOOL), cast(<Array>b, BOOL)
-    return noted(name, apply_binary(op, <Array>a, <Array>b, BOOL), <Array>a, <Array>b)
+    return note_result(name, apply_binary(op, <Array>a, <Array>b, BOOL), <Array>a, <Array>b)
 
 
 cdef object scalar_or_operand(str op, object x):
@@ -224,5 +224,5 @@ cpdef Array minimum(x: TensorLike, y: TensorLike):
     return extremum(minimum_op, MINIMUM, x, y)
 
 
-# The functions of ops/elementwise.txt
+# The functions of ops/wrappers.txt
 include "ops/logic.pxi"

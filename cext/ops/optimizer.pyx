@@ -57,7 +57,6 @@ cdef list contiguous(list grads):
 @cython.final
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class Rule:
     """The update rule of an optimizer: a kernel of this name on the CPU and one on the GPU.
 

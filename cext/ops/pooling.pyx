@@ -28,7 +28,7 @@ cdef Array images(str op, int axes, object x):
     return a if axes == 2 else expand_dims(a, -2)
 
 
-cdef Array pooled(Array x, int64_t rows, int64_t columns, int code):
+cdef Array empty_planes(Array x, int64_t rows, int64_t columns, int code):
     """An uninitialized result with the leading axes of x."""
     cdef int64_t[MAX_NDIM] extent
     cdef int i
@@ -172,7 +172,7 @@ cdef object largest(str op, int axes, object x, tuple at, bint ceil_mode, bint r
         length = a.extent[a.ndim_ - 2 + i]
         size[i] = windows(op, length, at[i], at[2 + i], at[4 + i], at[6 + i], ceil_mode)
         refuse_empty(op, size[i], length, at[2 + i], at[4 + i], at[6 + i])
-    out = pooled(a, size[0], size[1], a.code)
+    out = empty_planes(a, size[0], size[1], a.code)
     if return_indices:
         index = empty_as(out, INT64)
     if out.count:
@@ -197,16 +197,16 @@ cdef int refuse_empty(str op, int64_t count, int64_t length, int64_t stride, int
     return 0
 
 
-cdef Op avg_pool2d_op = operation("avg_pool2d", averaged_backward, "y = the mean of x over each window",
+cdef Op avg_pool2d_op = operation("avg_pool2d", average_backward, "y = the mean of x over each window",
                                   "dx = Σ over the windows around x of g / their size")
-cdef int averaged_backward(Node node, Array g) except -1:
+cdef int average_backward(Node node, Array g) except -1:
     rows, columns, divisor, shape = node.extra
     return node.send(0, spread(g, rows, columns, divisor, shape[-2], shape[-1]))
 
 
 cdef Array average(Array x, Array rows, Array columns, double divisor):
     cdef Call _call = begin(avg_pool2d_op)
-    cdef Array out = pooled(x, rows.extent[0], columns.extent[0], x.code)
+    cdef Array out = empty_planes(x, rows.extent[0], columns.extent[0], x.code)
     if out.count:
         backend(x).average_pool2d(dense(x), rows, columns, divisor, out)
     track(avg_pool2d_op, out, x, None, None, (rows, columns, divisor, shape_of(x)))
@@ -222,7 +222,7 @@ cdef int spread_backward(Node node, Array g) except -1:
 
 
 cdef Array spread(Array g, Array rows, Array columns, double divisor, int64_t height, int64_t width):
-    cdef Array out = pooled(g, height, width, g.code)
+    cdef Array out = empty_planes(g, height, width, g.code)
     if out.count:
         backend(g).average_pool2d_backward(dense(g), rows, columns, divisor, out)
     track(avg_pool2d_backward_op, out, g, None, None, (rows, columns, divisor))

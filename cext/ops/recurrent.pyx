@@ -39,7 +39,6 @@ GATES: dict[str, int] = {"rnn": 1, "lstm": 4, "gru": 3}
 @cython.final
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class Cell:
     """The kind and variant of the cell that a layer computes."""
     cdef readonly str kind, op      # "rnn_tanh", "rnn_relu", "lstm" or "gru", and the operation: "rnn", "lstm" or "gru"
@@ -100,7 +99,6 @@ def _check_lengths(str op, Array values: Tensor, int64_t steps) -> int:
 @cython.final
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class Lengths:
     """The number of steps of each sample, from 0 to `steps`, checked on their own device, then moved to `device`."""
     cdef readonly Array values      # int64 [N]

@@ -2,11 +2,11 @@
 from libc.math cimport NAN
 from libc.stdint cimport int64_t
 
-from minigrad.engine.devices.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, SUM, backend
+from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.memory.array cimport Array, empty_as, shape_of
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport BOOL, INT32, INT64, UINT8
-from minigrad.engine.memory.listener cimport listeners, note_computed
+from minigrad.engine.memory.listener cimport listeners
 from minigrad.engine.ops.arguments cimport float_operand, many_axes, number, one_axis, operand
 from minigrad.engine.ops.arithmetic cimport apply_unary, divide, multiply, subtract
 from minigrad.engine.ops.functions cimport exp, square
@@ -14,14 +14,14 @@ from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, copy_array, dense, empty_reduced, permute, permute_raw, reduce_axes, reduction, reshape_to,
     sum_axes, summand,
 )
-from minigrad.engine.ops.logic cimport equal, where
+from minigrad.engine.ops.logic cimport equal, note_result, where
 from minigrad.engine.ops.slices cimport flip, take_window, window, zeros
 from minigrad.engine.tape.backward cimport composed_backward
 from minigrad.engine.tape.node cimport Node, Op, operation, recording
 from minigrad.engine.tape.record cimport track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
-    int SQRT
+    int ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, SQRT, SUM
 
 
 cdef tuple kept_shape(Array x, list axes):
@@ -260,92 +260,20 @@ cdef Array extremum(str name, int op, object x, object axis, bint keepdims):
     return out
 
 
-def max(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims=False) -> Tensor:
-    """The largest element over `axis`; NaN if there is one. Elements that tie share the gradient equally.
-
-    Examples
-    --------
-    >>> mg.max(mg.tensor([[1.0, 5.0], [4.0, 2.0]]), axis=0)
-    tensor([4., 5.])
-    """
-    return extremum("max", MAX, x, axis, keepdims)
-
-
-def min(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims=False) -> Tensor:
-    """The smallest element over `axis`; NaN if there is one. Elements that tie share the gradient equally.
-
-    Examples
-    --------
-    >>> mg.min(mg.tensor([[1.0, 5.0], [4.0, 2.0]]), axis=0)
-    tensor([1., 2.])
-    """
-    return extremum("min", MIN, x, axis, keepdims)
-
-
 cdef Array position(str name, int op, object x, object axis, bint keepdims):
     cdef Call _call = begin(name)
     cdef Array a = operand(name, x)
     axes = many_axes(name, axis, a.ndim_) if axis is None else [one_axis(name, axis, a.ndim_)]
     if length(a, axes) == 0:
         raise ValueError(f"[{name}] expected at least one element along the axis, got shape {shape_of(a)}")
-    cdef Array out = reduce_axes(op, a, axes, keepdims, INT64)
-    if listeners:
-        note_computed(name, (out,), (a,), axes)
-    return out
-
-
-def argmax(x: TensorLike, axis: int | None = None, *, bint keepdims=False) -> Tensor:
-    """The index (int64) of the first largest element along one axis, or in row-major order if None.
-
-    Examples
-    --------
-    >>> mg.argmax(mg.tensor([1.0, 5.0, 4.0]))
-    tensor(1)
-    """
-    return position("argmax", ARGMAX, x, axis, keepdims)
-
-
-def argmin(x: TensorLike, axis: int | None = None, *, bint keepdims=False) -> Tensor:
-    """The index (int64) of the first smallest element along one axis, or in row-major order if None.
-
-    Examples
-    --------
-    >>> mg.argmin(mg.tensor([3.0, 1.0, 4.0]))
-    tensor(1)
-    """
-    return position("argmin", ARGMIN, x, axis, keepdims)
+    return note_result(name, reduce_axes(op, a, axes, keepdims, INT64), a, None, axes)
 
 
 cdef Array decide(str name, int op, object x, object axis, bint keepdims):
     cdef Call _call = begin(name)
     cdef Array a = cast(operand(name, x), BOOL)
     axes = many_axes(name, axis, a.ndim_)
-    cdef Array out = reduce_axes(op, a, axes, keepdims, BOOL)
-    if listeners:
-        note_computed(name, (out,), (a,), axes)
-    return out
-
-
-def any(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims=False) -> Tensor:
-    """Whether any element over `axis` is nonzero.
-
-    Examples
-    --------
-    >>> mg.any(mg.tensor([False, True]))
-    tensor(True)
-    """
-    return decide("any", ANY, x, axis, keepdims)
-
-
-def all(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims=False) -> Tensor:
-    """Whether all elements over `axis` are nonzero.
-
-    Examples
-    --------
-    >>> mg.all(mg.tensor([False, True]))
-    tensor(False)
-    """
-    return decide("all", ALL, x, axis, keepdims)
+    return note_result(name, reduce_axes(op, a, axes, keepdims, BOOL), a, None, axes)
 
 
 cdef Op logsumexp_op = operation("logsumexp", logsumexp_backward, "y = ln Σ eˣ over axes", "dx = g exp(x − y)", "x y")
@@ -415,3 +343,7 @@ def cumulative_sum(x: TensorLike, axis: int | None = None, *, dtype: DTypeLike =
         from minigrad.engine.ops.join import concat
         return concat([zeros(kept_shape(a, [k]), a.code, a.buffer.device), out], axis=k)
     return out
+
+
+# The functions of ops/wrappers.txt
+include "ops/reduce.pxi"

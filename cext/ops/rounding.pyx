@@ -2,10 +2,10 @@
 from minigrad.engine.memory.array cimport Array
 from minigrad.engine.memory.calls cimport Call, begin
 from minigrad.engine.memory.dtype cimport BOOL, default_float, is_float
-from minigrad.engine.memory.listener cimport listeners, note_computed
 from minigrad.engine.ops.arguments cimport operand
 from minigrad.engine.ops.arithmetic cimport apply_binary, apply_unary, match_floats, multiply
 from minigrad.engine.ops.layout cimport cast
+from minigrad.engine.ops.logic cimport note_result
 from minigrad.engine.tape.node cimport Node, Op, operation
 from minigrad.engine.tape.record cimport track
 
@@ -98,10 +98,7 @@ cdef Op round_op = operation("round", no_gradient, "y = the integer nearest to x
 cdef Array test(str name, int op, object x):
     cdef Call _call = begin(name)
     cdef Array a = operand(name, x)
-    cdef Array out = apply_unary(op, a if is_float(a.code) else cast(a, default_float), BOOL)
-    if listeners:
-        note_computed(name, (out,), (a,), None)
-    return out
+    return note_result(name, apply_unary(op, a if is_float(a.code) else cast(a, default_float), BOOL), a)
 
 
 cpdef Array isfinite(x: TensorLike):
@@ -115,5 +112,5 @@ cpdef Array isfinite(x: TensorLike):
     return test("isfinite", ISFINITE, x)
 
 
-# The functions of ops/elementwise.txt
+# The functions of ops/wrappers.txt
 include "ops/rounding.pxi"

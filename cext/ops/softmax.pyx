@@ -83,28 +83,6 @@ cdef Array rows_forward(str name, bint log, object x, object axis):
     return out
 
 
-def softmax(x: TensorLike, axis: int = -1) -> Tensor:
-    """exp(x) / sum(exp(x)) along an axis, without overflow.
-
-    Examples
-    --------
-    >>> mg.softmax(mg.tensor([0.0, 0.0]))
-    tensor([0.5, 0.5])
-    """
-    return rows_forward("softmax", False, x, axis)
-
-
-def log_softmax(x: TensorLike, axis: int = -1) -> Tensor:
-    """x - log(sum(exp(x))) along an axis, without overflow.
-
-    Examples
-    --------
-    >>> mg.log_softmax(mg.tensor([0.0, 0.0]))
-    tensor([-0.6931472, -0.6931472])
-    """
-    return rows_forward("log_softmax", True, x, axis)
-
-
 def _check_probabilities(Array labels: Tensor) -> None:
     if isnan(labels.min().item()):
         raise ValueError("[cross_entropy] expected probabilities, got NaN among them")
@@ -349,3 +327,7 @@ def nll_loss(log_probs: TensorLike, labels: TensorLike, weight: TensorLike | Non
         loss = multiply(loss, take_rows(w, 0, safe))
     loss = where(kept, loss, 0)     # no derivative sees the values of an ignored row
     return reduce_losses(loss, reduction, inverse, shape)
+
+
+# The functions of ops/wrappers.txt
+include "ops/softmax.pxi"

@@ -7,8 +7,8 @@ from minigrad.engine.tape.node cimport Node, Op, operation
 from minigrad.engine.tape.record cimport track
 
 
-cdef Op to_op = operation("to", moved_backward, "y = x, on another device", "dx = g, brought back")
-cdef int moved_backward(Node node, Array g) except -1:
+cdef Op to_op = operation("to", move_backward, "y = x, on another device", "dx = g, brought back")
+cdef int move_backward(Node node, Array g) except -1:
     return node.send(0, move(g, node.extra))
 
 

@@ -97,5 +97,5 @@ cpdef Array atanh(x: TensorLike):
     return function(atanh_op, ATANH, x)
 
 
-# The functions of ops/elementwise.txt
+# The functions of ops/wrappers.txt
 include "ops/trigonometry.pxi"

@@ -182,7 +182,6 @@ cdef bint has_items(dict items, list known) except -1:
 @cython.final
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class Watch(Listener):
     """Notes what a run of a step depends on."""
     cdef int64_t since
@@ -261,7 +260,6 @@ cdef class Output:
 @cython.final
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class Step:
     """A captured run of a function."""
     cdef readonly object kernels      # None if another capture was in progress

@@ -59,7 +59,6 @@ cdef Array copied(Array x):
 @cython.final
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class Run(Listener):
     """A run of a function: the first one, or a second one in a backward pass, which has to do the same."""
     cdef Run first          # None in the first run

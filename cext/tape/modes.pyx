@@ -27,7 +27,7 @@ Called = TypeVar("Called", bound=Callable[..., Any])
 cdef uint64_t modes = 0
 
 
-def stepwise(mode: Mode, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+def run_in_steps(mode: Mode, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
     """The generator, with its steps run inside the mode and the code between them outside."""
     step, value = generator.send, None
     try:
@@ -46,12 +46,12 @@ def stepwise(mode: Mode, generator: Generator[Any, Any, Any]) -> Generator[Any, 
         return end.value
 
 
-def decorated(mode: Mode, function: Callable[..., Any]) -> Callable[..., Any]:
+def decorate(mode: Mode, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function or generator function, with each call run inside the mode."""
     if inspect.isgeneratorfunction(function):
         @functools.wraps(function)
         def generate(*args, **kwargs):
-            return stepwise(mode, function(*args, **kwargs))
+            return run_in_steps(mode, function(*args, **kwargs))
 
         return generate
 
@@ -66,7 +66,6 @@ def decorated(mode: Mode, function: Callable[..., Any]) -> Callable[..., Any]:
 @cython.freelist(8)
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class Mode:
     """Switches of the calling thread. One object may be entered by many threads, and again inside its own block."""
     cdef uint64_t number
@@ -109,7 +108,7 @@ cdef class Mode:
                 or inspect.isasyncgenfunction(function):
             raise TypeError(f"[{type(self).__name__}] expected a function or a generator function to decorate, got "
                             f"{function!r}")
-        return decorated(self, function)
+        return decorate(self, function)
 
 
 cdef class no_grad(Mode):

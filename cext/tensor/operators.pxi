@@ -39,7 +39,6 @@ cdef object unmultiplied(Array x, object other):
 
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class Operators(Array):
     """The base class of Tensor with the methods that Python's syntax calls; `minigrad.engine.ops` does the work."""
 

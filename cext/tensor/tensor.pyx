@@ -37,7 +37,6 @@ class Extension:
 
 @cython.binding(False)
 @cython.embedsignature(True)
-@cython.embedsignature.format("clinic")
 cdef class Tensor(Operators, Extension):
     """Tensor(data, requires_grad=False)\n--\n\nAn n-dimensional array of numbers that can remember how it was computed.
 

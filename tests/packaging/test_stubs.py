@@ -188,7 +188,8 @@ def test_a_kernel_that_is_declared_is_put_into_the_table(tmp_path, monkeypatch):
     source = tmp_path / "kernels" / "scan.cpp"
     source.parent.mkdir()
     kernel = "MG_KERNEL(scan[FLOATS])\ntemplate <class T>\nvoid scan(int64_t n, const T* x) {}\n"
-    source.write_text(kernel + "void fill_scan(Kernels& k) {\n    MG_FLOATS(scan);\n}\n", encoding="utf-8")
+    source.write_text(kernel, encoding="utf-8")
     assert "    void (*scan[FLOATS])(int64_t n, const void* x);\n" in declare.table()["kernels/table.inc"]
-    source.write_text(kernel + "void fill_scan(Kernels& k) {}\n", encoding="utf-8")
+    assert declare.table()["kernels/put.inc"] == "#define MG_PUT_SCAN MG_FLOATS(scan); \n"
+    source.write_text(kernel.replace("FLOATS", "DTYPES"), encoding="utf-8")
     raises(SystemExit, r"scan.cpp: MG_KERNEL\(scan\) is not put into the table by fill_scan", declare.table)
