@@ -49,12 +49,8 @@ class Attention(Backend):
         _, _, _, _, width, value_width, *_, q, _, _, _, _ = given
         fits = [most for most in WIDTHS if max(width, value_width) <= most]
         if fits and q.dtype == "float32" and has_tf32(self.device):
-            file, kernel, threads, jobs = (
-                "attention_tensor.cu",
-                f"{kernel}_{fits[0]}",
-                FEWER,
-                heads * -(-rows // HEIGHT),
-            )
+            file, kernel = "attention_tensor.cu", f"{kernel}_{fits[0]}"
+            threads, jobs = FEWER, heads * -(-rows // HEIGHT)
             own = get_float32_matmul_precision() != "highest", *own
         else:
             file, threads, jobs = "attention.cu", THREADS, heads * tiles(rows) * slices
