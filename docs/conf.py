@@ -1,6 +1,7 @@
 """Sphinx configuration; every page with code is a Markdown notebook that is executed when the site is built."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -48,7 +49,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 # Whoever links to a page shows its title, its first words and a picture. Their addresses have to be absolute.
 ogp_site_url = os.environ.get("MINIGRAD_SITE_URL", "")
-ogp_image = "_static/explore.png"
+ogp_image = "_static/explore.png" if ogp_site_url else None
 ogp_social_cards = {"enable": False}  # one picture for all pages
 
 # A cell that fails stops the build. Each page runs in its own process, in its own folder.
@@ -72,3 +73,12 @@ numpydoc_validation_checks = {
     "GL05", "GL06", "GL07", "GL08", "GL09", "GL10", "PR02", "PR05", "PR10", "RT05", "SS01", "SS03",
 }  # fmt: skip
 numpydoc_validation_exclude = {r"\.__init__$"}
+
+
+def end_before_formulas(app, page, template, context, doctree):
+    """Let the description of a page end with the sentence before its first formula, which would be LaTeX there."""
+    context["metatags"] = re.sub(r'(content="[^"\\]*\.)[^".\\]*\\[^"]*"', r'\1"', context.get("metatags", ""))
+
+
+def setup(app):
+    app.connect("html-page-context", end_before_formulas, priority=900)  # after the extension that writes it

@@ -4,11 +4,15 @@ import re
 from pathlib import Path, PurePosixPath
 
 import nbformat
+import yaml
+from sphinx.directives.code import LiteralIncludeReader
 
 DOCS = Path(__file__).parent.parent
 BROUGHT = re.compile(r"^(?:from|import) (shown)\b", re.MULTILINE)  # depends on no other file of docs/
 # Pages that match read files of the repository.
 READ = re.compile(r"^(?:from|import) (?:results|ladder)\b|[\"']\.\./\.\.", re.MULTILINE)
+FENCE = re.compile(r"^(`{3,}|:{3,}) *\{([\w-]+)\} *(.*)\n((?:.*\n)*?)\1 *$", re.MULTILINE)
+OPTION = re.compile(r"^:([\w-]+):(.*)$", re.MULTILINE)
 CLONE = "This notebook reads files of minigrad's repository: run it in the folder `{}` of a clone."
 
 
@@ -38,13 +42,35 @@ def tidy(notebook):
     return notebook
 
 
+def plain(text, folder, config):
+    """Return a text cell without the markup of MyST: excerpts as code, answers as quotations, names as code."""
+
+    def without_fence(found):
+        _, name, argument, body = found.groups()
+        if name == "literalinclude":
+            options = yaml.safe_load(OPTION.sub(r"\1: \2", body))
+            options |= {"lines": str(options["lines"])} if "lines" in options else {}
+            excerpt, _ = LiteralIncludeReader(str(folder / argument), options, config).read()
+            return f"```{options.get('language', '')}\n{excerpt}```"
+        if name == "admonition":
+            lines = f"**{argument}**\n\n{OPTION.sub('', body).strip()}".splitlines()
+            return "\n".join(f"> {line}" for line in lines)
+        return body if name == "raw" else ""
+
+    return re.sub(r"\{[\w:]+\}(`[^`]+`)", r"\1", FENCE.sub(without_fence, f"{text}\n"))
+
+
 def add_notebook(app, page, template, context, doctree):
     """Put the notebook that MyST-NB wrote into the site."""
     executed = Path(app.env.mystnb_config.output_folder, f"{page}.ipynb")
     if doctree is not None and page in getattr(app.env, "nb_metadata", {}) and executed.exists():
         target = Path(app.outdir, "_notebooks", f"{page}.ipynb")
         target.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(noted(tidy(nbformat.read(executed, 4)), page), target)
+        notebook = tidy(nbformat.read(executed, 4))
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.source = plain(cell.source, (DOCS / page).parent, app.config)
+        nbformat.write(noted(notebook, page), target)
         context["notebook"] = context["pathto"](f"_notebooks/{page}.ipynb", 1)
 
 

@@ -18,7 +18,18 @@ var Scorer = {
     const begins = (word, other) => other.startsWith(word) && (word === other || word.length > 2);
     const same = (word) => own.some((other) => begins(word, other) || begins(other, word));
     const found = query.filter(same).length;
-    if (!found) return score;
+    // A short word inside of another one is there by chance: "eps" in "steps".
+    if (!found) return anchor && query.every((word) => word.length < 4) ? score - 15 : score;
     return score + 20 * (found / query.length) ** 2 + 10 * (found / Math.max(own.length, query.length));
   },
+};
+
+// Sphinx keeps a word of three letters in its index as it is if its stem is shorter, but looks for the stem: "eps".
+const Snowball = window.Stemmer;
+window.Stemmer = function () {
+  const inner = new Snowball();
+  this.stemWord = (word) => {
+    const stem = inner.stemWord(word);
+    return stem.length < 3 ? word : stem;
+  };
 };
