@@ -173,8 +173,9 @@ sanitize: $(VENV)/built $(VENV)/test-all
 # ThreadSanitizer learns the ordering that the GIL imposes from the mutex and the condition variable that implement it.
 # Left out are the children of a fork, in which ThreadSanitizer starts no threads (all of test_processes), the test that
 # races for elements on purpose (in test_hostile), the test that measures time next to spinning processes, the tests of
-# instruction sets, of which this build has only one, and ONNX Runtime, which ends its threads with a race of its own. With maximal address space randomization on Linux, the memory
-# that an older ThreadSanitizer reserves for itself may already be taken, so setarch turns randomization off if it can.
+# instruction sets, of which this build has only one, and ONNX Runtime, which ends its threads with a race of its own.
+# With maximal address space randomization on Linux, the memory that an older ThreadSanitizer reserves for itself may
+# already be taken, so setarch turns randomization off if it can.
 tsan: REPORT = $(CURDIR)/build/tsan/report
 tsan: THREADED = (thread or races or test_loader) and not fork and not spin and not instruction_set and not hostile and not processes
 tsan: $(VENV)/built $(VENV)/test-all
