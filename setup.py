@@ -57,8 +57,8 @@ OPTIMIZE = {
 DIRECT = [] if MAC else ["-fno-plt"]
 # Modules whose own speed counts. The others are called seldom or start long kernels, and become a third smaller.
 FAST = set(
-    "devices.cpu memory.array memory.calls memory.pool ops.activation ops.arguments ops.arithmetic ops.index ops.layout "
-    "ops.matmul ops.norm ops.optimizer tape.backward tape.node tape.record tensor.tensor".split()
+    "devices.cpu memory.array memory.calls memory.pool ops.activation ops.arguments ops.arithmetic ops.index "
+    "ops.layout ops.matmul ops.norm ops.optimizer tape.backward tape.node tape.record tensor.tensor".split()
 )
 LINK = []
 if not MAC:
