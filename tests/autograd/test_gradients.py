@@ -4,7 +4,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from checks import Hearer, doubling, raises, refuses, tensor, told_to
+from checks import doubling, raises, refuses, tensor
+from hearers import Hearer, told_to
 from points import equals, plain, point
 
 import minigrad as mg

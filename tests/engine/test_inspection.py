@@ -5,7 +5,8 @@ import weakref
 
 import numpy as np
 import pytest
-from checks import doubling, refuses, told_to
+from checks import doubling, refuses
+from hearers import told_to
 from threaded import in_threads
 
 import minigrad as mg

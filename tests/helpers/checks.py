@@ -1,6 +1,5 @@
 """The tests that every operation of the table passes, and the tools for them."""
 
-import contextlib
 import copy
 import gc
 import re
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.engine.memory import listener
 
 KINDS = {"f": ("float64", "float32"), "i": ("int64", "int32"), "b": ("bool",)}
 
@@ -94,32 +92,6 @@ class Same(mg.Function):
 def doubling(name, backward=lambda ctx, g: g * 2, forward=lambda ctx, x: x * 2):
     """A user's Function that doubles, called in any form, or has another backward or forward."""
     return type(name, (mg.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
-
-
-class Hearer(listener.Listener):
-    """Keeps the operations it is told of, and where each of a backward pass begins and ends."""
-
-    def __init__(self):
-        self.heard = []
-
-    def recorded(self, sequence, op, outs):
-        self.heard.append(op)
-        super().recorded(sequence, op, outs)
-
-    def entered(self, sequence, op, grads):
-        self.heard.append(f"{op} backward")
-
-    def left(self, sequence):
-        self.heard.append("left")
-
-
-@contextlib.contextmanager
-def told_to(hearer):
-    """Run a block in which `hearer` listens to the thread; it must still be the last listener at the end."""
-    listener.listen(hearer)
-    yield hearer
-    assert listener.last_listener() is hearer
-    listener.stop_listening(hearer)
 
 
 def named(p, phase):

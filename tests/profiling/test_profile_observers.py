@@ -7,7 +7,8 @@ import weakref
 from collections import Counter
 
 import pytest
-from checks import Hearer, doubling, named, told_to
+from checks import doubling, named
+from hearers import Hearer, told_to
 from threaded import in_threads
 
 import minigrad as mg

@@ -1,7 +1,8 @@
 """A recording keeps the original values and times, and forwards events to other observers."""
 
 import pytest
-from checks import Hearer, refuses, told_to
+from checks import refuses
+from hearers import Hearer, told_to
 from pages import shown
 from threaded import in_threads
 
