@@ -54,7 +54,8 @@ OPTIMIZE = {
     "small": ["-Os", "-g0"],
 }
 # Calls of Python's functions go through no stubs for late binding: an import resolves all names of a module at once.
-DIRECT = [] if MAC else ["-fno-plt"]
+# Cython defines a function in a module that then calls the one of the shared module.
+GENERATED = ["-Wno-unused-function", *([] if MAC else ["-fno-plt"])]
 # Modules whose own speed counts. The others are called seldom or start long kernels, and become a third smaller.
 FAST = set(
     "devices.cpu memory.array memory.calls memory.pool ops.activation ops.arguments ops.arithmetic ops.index "
@@ -142,7 +143,7 @@ class BuildEngine(build_ext):
         for extension, generated in zip(self.extensions, self.cythonized(), strict=True):
             name = extension.name.removeprefix("minigrad.engine.")
             kind = "shared" if extension.name == SHARED else "cython" if name in FAST else "small"
-            flags = [*COMMON, *OPTIMIZE[kind], *DIRECT, *python]
+            flags = [*COMMON, *OPTIMIZE[kind], *GENERATED, *python]
             jobs = [self.compilation(generated, "module", flags)]
             for source in map(Path, extension.sources[1:]):
                 variants = isas if source.parent.name == "kernels" else {"baseline": []}
