@@ -53,7 +53,8 @@ MG_INLINE void apply_channels(int64_t m, int64_t inner, const T* x, Standard<T> 
     }
 }
 
-// If all rows have the same gamma and beta (`shared`), one per element, groups and inner are 1.
+// If all rows have the same gamma and beta (`shared`), one per element, groups and inner are 1. S is the type in which
+// the mean and rstd of a row are kept for the backward pass.
 template <class T, bool shared, bool centered, class S = std::conditional_t<shared, T, double>>
 void normalize_rows(int64_t rows, int64_t groups, int64_t m, int64_t inner, const T* x, const T* gamma, const T* beta,
                     double eps, T* y, S* mean, S* rstd) {

@@ -9,20 +9,20 @@ cdef Buffer* NOWHERE    # the buffer of a tensor whose __init__ has not run: no 
 cdef class Array:
     cdef Buffer* buffer
     cdef char* data                 # the first element
-    cdef int code                   # dtype
-    cdef int ndim_
+    cdef int code                   # the number of its dtype
+    cdef int ndim_                  # the number of axes, `ndim` in Python
     cdef int output                 # its number among the outputs of its node
     cdef int64_t epoch              # see `version`
     cdef int64_t moment             # when it was made, see `next_moment`
     cdef int64_t savers             # how many times nodes save this very tensor for backward
     cdef int64_t saved_since        # the sequence number of the first of these nodes
-    cdef bint packed               # row-major without gaps
-    cdef bint needs_grad
+    cdef bint packed                # row-major without gaps
+    cdef bint needs_grad            # `requires_grad` in Python
     cdef int64_t count              # number of elements
     cdef int64_t[MAX_NDIM] extent   # shape
     cdef int64_t[MAX_NDIM] step     # strides in bytes
     cdef object node                # tape.Node that made it, or None
-    cdef Array grad_
+    cdef Array grad_                # `grad` in Python
     cdef PyObject* left             # its neighbours in the ring of views, see `join_ring`; NULL: it is alone
     cdef PyObject* right
     cdef object __weakref__

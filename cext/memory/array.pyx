@@ -316,7 +316,7 @@ cdef Array empty(int code, int ndim, const int64_t* extent, int device):
             raise ValueError(f"[shape] expected lengths of 0 or more, got {extent[i]} on axis {i}")
         x.extent[i] = extent[i]
         x.step[i] = width * count
-        if extent[i] > 1 and count > (<int64_t>1 << 58) // extent[i]:
+        if extent[i] > 1 and count > (<int64_t>1 << 58) // extent[i]:   # the number of bytes has to fit into an int64_t
             raise MemoryError(f"[allocate] a shape of {[extent[j] for j in range(ndim)]} has too many elements")
         count *= extent[i]
     x.ndim_, x.code, x.count, x.packed = ndim, code, count, True
@@ -331,7 +331,7 @@ cdef Array empty_as(Array x, int code):
 
 
 cdef Array view(Array base, int ndim, const int64_t* extent, const int64_t* step, char* data):
-    """Another layout over base's memory."""
+    """An array with a shape and strides of its own, whose memory is base's; `data` is its first element."""
     cdef Array x = blank()
     lay_out(x, base, ndim, extent, step, data)
     join_ring(x, base)

@@ -198,6 +198,7 @@ cdef int multiply_backward(Node node, Array g) except -1:
 
 
 cdef Array multiply_alike(Array a, Array b):
+    """a * b, of one shape and one dtype."""
     cdef Array out = apply_binary(MUL, a, b, a.code)
     track(multiply_op, out, a, b)
     return out

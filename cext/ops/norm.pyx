@@ -25,8 +25,8 @@ DX = "dx = r (γ g − mean(γ g) − x̂ mean(γ g x̂))\n"
 cdef Array standard(Array x, list axes, Array near, double n, double eps):
     """x̂ over `axes`, which have n elements in all, composed of primitive operations.
 
-    `near` is a number near each mean and a constant to the derivative. x̂ does not depend on it, but subtracting it
-    first keeps the digits of x if the mean is large. If it is None, x̂ is not centered.
+    `near` has a number near the mean of each row, a constant to the derivative. x̂ does not depend on it, but
+    subtracting it first keeps the digits of x if the mean is large. If it is None, x̂ is not centered.
     """
     cdef Array d = x
     if near is not None:
@@ -71,8 +71,11 @@ cdef list all_but_channels(Array x):
 
 
 cdef int differentiate(Node node, object composition, list inputs, Array g, list shared) except -1:
-    """Send the recorded gradients: of `inputs` through the composition; of the bias, which follows them, the sum of g
-    over the axes that share it. No derivative reads the bias, whose value may change before the backward pass."""
+    """Send the gradients in a recorded pass: those of `inputs` through the composition, that of the bias directly.
+
+    The bias is the input after `inputs`. Its gradient is the sum of g over the axes that share it. The composition
+    leaves it out: no derivative reads the bias, so its value may change before the backward pass.
+    """
     cdef int bias = len(inputs)
     if node.needs(bias):
         node.send(bias, sum_axes(g, shared, False))
@@ -140,7 +143,7 @@ cdef Array normalize_rows(Op op, Array x, int first, int last, int64_t groups, b
 
 
 cdef object composition(Array mean, Array rstd, int last, object eps):
-    """The operation without its bias, as a function of x and the weight composed of primitive operations."""
+    """A function of x and the weight that computes the operation without its bias, composed of primitive operations."""
     cdef int first = rstd.ndim_ - 1
 
     def run(Array x, weight):

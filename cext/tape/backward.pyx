@@ -203,7 +203,7 @@ cdef list run(Pass current, list targets, dict positions, bint retain):
                     raise GradientError(f"[{node.op.name}] a tensor saved for backward was written in place "
                                         f"afterwards: saved shapes {saved_shapes(node)}{node.recorded_at()}")
                 node.op.differentiate(node, g)
-            if not retain and node.passes == 1:
+            if not retain and node.passes == 1:         # no other pass has yet to visit it
                 node.freed = True
                 node.drop()
         g = None
@@ -215,7 +215,7 @@ cdef list run(Pass current, list targets, dict positions, bint retain):
 
 
 cdef Array taken(Visit* here):
-    """The gradient of a node, which its visit gives up; None for a node with several outputs."""
+    """Take the gradient out of a visit and return it; None for a node with several outputs, whose visit keeps them."""
     if (<Node>here.node).outputs > 1:
         return None
     g = <Array>here.gradient
@@ -329,8 +329,8 @@ cdef int call_back(Pass ended) except -1:
 cdef int continue_pass(Node node, list outs, Array g) except -1:
     """Send the gradients of a second computation of the outputs of `node` to its inputs.
 
-    The inner pass ends at the inputs of `node`, and adds to the gradients that the running pass has collected there,
-    in the order in which that one would have added them.
+    This is an inner pass, which ends at the inputs of `node`. For its duration it takes over the gradients that the
+    running pass has collected there, so that it adds to them in the order in which that one would have added them.
     """
     cdef list grads = [g] if node.outputs == 1 else [node.gradient(output) for output in range(node.outputs)]
     cdef list arrived = [(y, d) for y, d in zip(outs, grads) if d is not None]
@@ -350,7 +350,7 @@ cdef int continue_pass(Node node, list outs, Array g) except -1:
             inner.visits[k].end = True
             there = find(outer, node_at(inner, k))
             if there != NULL and there.wanted:
-                wanted[node_at(inner, k)] = ()
+                wanted[node_at(inner, k)] = ()      # a node of `positions`, for which `run` returns nothing
                 inner.visits[k].swap_gradients(there[0])
         collect(inner, [y for y, _ in arrived], node.sequence)
         mark(inner, wanted)

@@ -43,25 +43,25 @@ cdef extern from *:
 cdef class Op:
     cdef readonly str name
     cdef readonly tuple inputs, outputs     # -> tuple[str, ...]
-    cdef readonly str forward, backward, source
-    cdef Backward differentiate
+    cdef readonly str forward, backward, source     # the equation, the derivative and their paper, as text
+    cdef Backward differentiate     # the backward function
     cdef Backward composition       # replaces `differentiate` in a recorded pass, see ops/functions.fused
-    cdef int fused
+    cdef int fused                  # the number of the derivative's kernel, see ops/functions.fused
     cdef int[3] reads               # what the gradient of input k reads: bit 1 << i for input i, OUTPUT for y
 
 cdef enum:
-    OUTPUT = 8
+    OUTPUT = 8          # the bit of the output in `Op.reads`, after those of three inputs
 
 cdef class Node:
     cdef Op op
-    cdef int64_t sequence
-    cdef int inputs, outputs
+    cdef int64_t sequence           # when it was recorded, see `new_node`; negative for a leaf
+    cdef int inputs, outputs        # how many there are
     cdef Slot* slots
     cdef Slot[3] few                # the slots of a node with three inputs or fewer
     cdef Array kept                 # the output, where backward needs it: without its node, to avoid a cycle
     cdef object extra               # whatever else backward needs
     cdef int64_t versions           # the sum of the versions of all saved tensors
-    cdef bint freed
+    cdef bint freed                 # whether a pass has dropped its edges and what it saved
     cdef int code, ndim, device     # the layout of the output
     cdef int64_t[MAX_NDIM] extent
     cdef list layouts               # (shape, dtype) of each output, if there are several

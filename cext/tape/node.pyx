@@ -356,7 +356,7 @@ cdef class Pass:
     """A backward pass: the nodes that it has not visited yet, and the gradient that has arrived at each.
 
     Passes that share nodes, in threads with common parameters or inside a hook or a Function, do not share gradients.
-    A node keeps its place in the pass that collected it last; in other passes, its place is searched for.
+    A node notes its place in the pass that collected it last (`found_by`); in other passes, its place is searched for.
     """
 
     def __cinit__(self):
@@ -430,7 +430,11 @@ cdef void replace(Visit* visit, object gradient) noexcept:
 
 
 cdef int add_to(Visit* visit, int output, Array g) except -1:
-    """Add g to the gradient of an output of the node."""
+    """Add g to the gradient of an output of the node.
+
+    The first gradient is kept as it is, and others may hold it, too. The sum with the second is a new array, into which
+    later ones are added in place, unless the pass is recorded.
+    """
     cdef Array before
     if (<Node>visit.node).outputs > 1:
         if visit.gradient == NULL:

@@ -83,6 +83,7 @@ cdef int64_t last_sequence() noexcept:
 
 
 cdef inline Node new_node(Op op, Array out, int outputs, int on):
+    """A node with the next number, without inputs as yet; `on` are the modes of the thread."""
     global sequence
     cdef Node node = Node.__new__(Node)
     cdef int i
@@ -129,7 +130,7 @@ cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object ex
     recorded.
     """
     cdef bint wanted = False
-    cdef int saved = 0
+    cdef int saved = 0          # what the wanted gradients read, in bits as in `op.reads`
     cdef int on = modes()
     if listeners:
         note_reads((a, b, c))

@@ -75,6 +75,8 @@ class SGD(Optimizer):
             )
 
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
+        # The kernel applies the weight decay to g or to p, and computes
+        # b ← momentum b + fresh g,  p ← p − direct g − carried b.
         lr, momentum, momenta = group["lr"], group["momentum"], None
         fresh, direct, carried = 0.0, lr, 0.0
         if momentum:
