@@ -73,6 +73,8 @@ def kind_of_result(path: Path) -> str | None:
         return None
     if name == "device":
         return "device"
+    if path == "torch.nn.utils.clip_grad_norm_":
+        return "number"
     if module in ("torch", "torch.nn.functional", "torch.linalg", "torch.special") and name not in NONE:
         return "several" if name in SEVERAL else "tensor"
     return "module" if module == "torch.nn" else None
@@ -82,7 +84,8 @@ class Kinds(ast.NodeVisitor):
     """Visits a program in the order of its text, and knows of each name whether it is a tensor, a module, or other.
 
     A kind is a `Path`, "tensor", "several" (tensors), "module", "modules" (which returns several), "network" (a
-    class of modules), "optimizer", "loader", "device", "numpy", "plain" (anything else that is known), or None.
+    class of modules), "optimizer", "loader", "state" (a module's state_dict), "device", "number" (of a function that
+    returns a tensor in PyTorch), "numpy", "plain" (anything else that is known), or None.
     """
 
     def __init__(self) -> None:
@@ -99,7 +102,7 @@ class Kinds(ast.NodeVisitor):
         if finder is not None:
             return finder(node)
         plain = (
-            ast.Constant, ast.List, ast.Dict, ast.Set, ast.Tuple, ast.ListComp, ast.DictComp, ast.JoinedStr, ast.Lambda
+            ast.Constant, ast.List, ast.Dict, ast.Set, ast.Tuple, ast.ListComp, ast.JoinedStr, ast.Lambda
         )  # fmt: skip
         return "plain" if isinstance(node, plain) else None
 
@@ -122,6 +125,8 @@ class Kinds(ast.NodeVisitor):
 
     def kind_of_call(self, node: ast.Call) -> Any:
         called = self.kind(node.func)
+        if called in ("copy.copy", "copy.deepcopy") and node.args:
+            return self.kind(node.args[0])
         if isinstance(called, Path):
             if called.split(".")[0] == "numpy":
                 return "numpy"
@@ -137,6 +142,10 @@ class Kinds(ast.NodeVisitor):
         if not isinstance(node.func, ast.Attribute):
             return None
         base, name = self.kind(node.func.value), node.func.attr
+        if name == "state_dict" and base in ("module", "modules", None):
+            return "state"
+        if base == "number":
+            return "number"
         if base == "tensor":
             if name in SEVERAL and (name not in ("max", "min") or node.args or node.keywords):
                 return "several"
@@ -167,6 +176,12 @@ class Kinds(ast.NodeVisitor):
 
     def kind_of_namedexpr(self, node: ast.NamedExpr) -> Any:
         return self.kind(node.value)
+
+    def kind_of_dictcomp(self, node: ast.DictComp) -> Any:
+        items = node.generators[0].iter  # of a state, as in {name: x.clone() for name, x in net.state_dict().items()}
+        if isinstance(items, ast.Call) and isinstance(items.func, ast.Attribute) and items.func.attr == "items":
+            return "state" if self.kind(items.func.value) == "state" else "plain"
+        return "plain"
 
     # bindings
 

@@ -300,11 +300,9 @@ def is_parts(node: ast.AST) -> bool:
 
 def load(rule: Rule, call: Call) -> bool | None:
     """load of what this program saves, a state or a checkpoint, without options."""
-    saved = [n for n in ast.walk(call.t.tree) if isinstance(n, ast.Call) and len(n.args) == 2]
-    saved = [n for n in saved if isinstance(n.func, ast.Attribute) and n.func.attr == "save"]
     path = ast.dump(call.x)
-    saved = [n for n in saved if ast.dump(n.args[1]) == path] or saved
-    if saved and all(is_parts(n.args[0]) for n in saved):
+    saved = [n for n in call.t.saved if ast.dump(n.args[1]) == path] or call.t.saved
+    if saved and all(is_parts(n.args[0]) and call.t.saved[n] != "state" for n in saved):
         call.rename("load_checkpoint")
     elif not call.args and not call.keywords.keys() & {"map_location", "weights_only"}:
         return None

@@ -93,6 +93,7 @@ class Translator(Kinds):
         self.read = {n.id for n in names if isinstance(n.ctx, ast.Load)}
         self.root = "minigrad" if "mg" in {n.id for n in names} else "mg"
         self.has_root = False
+        self.saved: dict[ast.Call, Any] = {}  # the calls of torch.save, and the kind of what each saves
         self.visit(self.tree)  # what is assigned at the end is known to functions at the beginning
         self.findings: list[Finding] = []
         self.edits: dict[tuple[int, int], str] = {}
@@ -149,6 +150,8 @@ class Translator(Kinds):
 
     def visit(self, node: ast.AST) -> Any:
         super().visit(node)
+        if isinstance(node, ast.Call) and len(node.args) == 2 and self.kind(node.func) == "torch.save":
+            self.saved[node] = self.kind(node.args[0])
         if hasattr(self, "edits"):
             check = getattr(self, f"check_{type(node).__name__.lower()}", None)
             if check is not None:
@@ -205,6 +208,9 @@ class Translator(Kinds):
             part = f'str({self.text(node.value)}).partition(":")[{0 if node.attr == "type" else 2}]'
             self.edit(*self.span(node), part)
             self.report(node, "a device is a string here", edited=True)
+        elif base == "number" and called and node.attr in ("item", "detach", "cpu", "float", "clone"):
+            self.edit(self.span(node.value)[1], self.span(parent)[1], "")
+            self.report(parent, "clip_grad_norm_ returns a number here", edited=True)
         elif base in OWNERS and (not called or node.attr not in RULES):
             why = OWNERS[base].get(node.attr, "")
             if not why and base == "tensor" and not hasattr(Tensor, node.attr):

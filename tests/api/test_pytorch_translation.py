@@ -13,6 +13,7 @@ from minigrad.pytorch.translation import Translator
 HEAD = """import torch
 import torch.nn as nn
 import torch.nn.functional as F
+import copy
 import numpy as np
 x = torch.ones(2, 3)
 y = torch.ones(2, 3)
@@ -91,6 +92,12 @@ def translate(text, head=HEAD):
         ("torch.save({'k': 3}, 'p'); c = torch.load('p', map_location=device)",
          "mg.save_checkpoint('p', **{'k': 3}); c = mg.load_checkpoint('p')"),
         ("torch.load('p', weights_only=True)", "mg.load('p')"),
+        ("best = copy.deepcopy(net.state_dict()); torch.save(best, 'p'); net.load_state_dict(torch.load('p'))",
+         "best = copy.deepcopy(net.state_dict()); mg.save(best, 'p'); net.load_state_dict(mg.load('p'))"),
+        ("s = {k: v.clone() for k, v in net.state_dict().items()}; torch.save(s, 'p'); s = torch.load('p')",
+         "s = {k: v.clone() for k, v in net.state_dict().items()}; mg.save(s, 'p'); s = mg.load('p')"),
+        ("n = nn.utils.clip_grad_norm_(net.parameters(), 1).detach().cpu()\nprint(n.item())",
+         "n = nn.utils.clip_grad_norm_(net.parameters(), 1)\nprint(n)"),
         ("def f(x: torch.Tensor, d=1):\n    return x.std(d)", "def f(x: mg.Tensor, d=1):\n    return x.std(d, correction=1)"),
         ("class N(nn.Module):\n    def forward(self, z):\n        return z.std(0)",
          "class N(nn.Module):\n    def forward(self, z):\n        return z.std(0, correction=1)"),
