@@ -395,9 +395,13 @@ class TensorNames(Tensor):
         """PyTorch's name for (∑ |x|ᵖ)^(1/p), with the gradient 0 where the norm is 0."""
         return linalg.vector_norm(self, axis=dim, keepdims=keepdim, ord=2 if p == "fro" else p, dtype=dtype)  # type: ignore[arg-type]
 
-    def unique(self: Tensor, sorted: bool = True) -> Tensor:
-        """PyTorch's name for ``mg.unique_values(x)``."""
-        return mg.unique_values(self)
+    def unique(self: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
+        """PyTorch's name for ``mg.unique_values(x)``, or the values with parts of ``mg.unique_all(x)``."""
+        if not (return_inverse or return_counts):
+            return mg.unique_values(self)
+        found = mg.unique_all(self)
+        inverse, counts = (found.inverse_indices,) * bool(return_inverse), (found.counts,) * bool(return_counts)
+        return (found.values, *inverse, *counts)
 
     def isclose(
         self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False

@@ -99,6 +99,7 @@ WORKS = """
     torch.repeat_interleave(a, 2, dim=0)                    torch.tril(a)               torch.triu(a, diagonal=1)
     torch.triu(a, 1)            torch.narrow(a, 1, 0, 2)    torch.select(a, 0, 1)       torch.unflatten(a, 1, (2, 2))
     torch.clone(a)              torch.numel(a)              torch.is_tensor(a)          torch.is_floating_point(a)
+    i.unique(return_counts=True)                           torch.unique(i, True, True, True)
     torch.unique(i)             torch.ravel(a)              a.cumprod(1)                torch.cumprod(a, dim=0)
     a.diff()                    a.diff(2, 0, v[None], a)    torch.diff(a, dim=0)        a.count_nonzero()
     a.count_nonzero(0)          torch.count_nonzero(a, dim=1)                           a.quantile(0.3)
