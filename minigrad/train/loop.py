@@ -10,6 +10,7 @@ from typing import Any
 from minigrad.engine.ops.arguments import integer
 from minigrad.nn.module import Module
 from minigrad.nn.utils.parameters import clip_grad_norm_
+from minigrad.optim.lr_scheduler import ReduceLROnPlateau
 from minigrad.saving.checkpoint import load_checkpoint, save_checkpoint
 from minigrad.tools.files import Path
 from minigrad.train.measures import Means, Metric, Row, batches, evaluate
@@ -41,7 +42,9 @@ def fit(
     metrics : mapping of str to callable, optional
         Functions of outputs and target such as `accuracy`: a value for each sample, or one value for the batch.
     schedule : scheduler of `minigrad.optim.lr_scheduler`, optional
-        It makes a step after each step of the optimizer: one epoch is ``len(loader)`` of its steps.
+        It makes a step after each step of the optimizer: one epoch is ``len(loader)`` of its steps. A
+        `ReduceLROnPlateau` makes a step after each epoch, with the validation loss (training loss, without
+        `validation`).
     clip : float, optional
         The largest norm of all gradients together.
     stop : int, optional
@@ -63,7 +66,7 @@ def fit(
     FloatingPointError
         If the mean loss of an epoch is not finite. No checkpoint of that epoch is written.
     TypeError
-        For batches that are not tuples of at least two tensors.
+        For batches that are not tuples of at least two tensors, and a loss, optimizer or metrics of another kind.
     ValueError
         For numbers out of range, loaders without batches, and checkpoints of another run.
 
@@ -80,6 +83,15 @@ def fit(
     """
     epochs = integer("fit", "epochs", epochs, 0)
     stop = stop if stop is None else integer("fit", "stop", stop, 1)
+    if not callable(loss):
+        raise TypeError(f"[fit] expected a function as loss, such as nn.functional.cross_entropy, got {loss!r:.60}")
+    if not isinstance(getattr(optimizer, "param_groups", None), list):
+        raise TypeError(f"[fit] expected an optimizer, such as optim.Adam(model.parameters()), got {optimizer!r:.60}")
+    if isinstance(validation, float):
+        advice = "data.random_split(dataset, [0.8, 0.2]) makes two parts"
+        raise TypeError(f"[fit] expected a loader as validation, got {validation}: {advice}")
+    Means("fit", metrics)  # checks them
+    plateau = isinstance(schedule, ReduceLROnPlateau)
     watched = "loss" if validation is None else "validation loss"
     parts = {"model": model, "optimizer": optimizer, "loader": loader, "schedule": schedule}
     parts = {name: part for name, part in parts.items() if hasattr(part, "state_dict")}
@@ -106,7 +118,7 @@ def fit(
                 if clip is not None:
                     clip_grad_norm_(model.parameters(), clip)
                 optimizer.step()
-                if schedule is not None:
+                if schedule is not None and not plateau:
                     schedule.step()
                 means.add(outputs, target, value)
             row = means.result()
@@ -118,6 +130,8 @@ def fit(
             if validation is not None:
                 held_out = evaluate(model, validation, loss, metrics)
                 row |= {f"validation {name}": mean for name, mean in held_out.items()}
+            if plateau:
+                schedule.step(row[watched])
             history.append(row)
             if stop is not None and _best_epoch(history, watched) == len(history):
                 best = copy.deepcopy(model.state_dict())

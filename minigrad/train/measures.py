@@ -114,6 +114,8 @@ class Means:
     """Means over samples of what is computed for batches of different sizes."""
 
     def __init__(self, op: str, metrics: Mapping[str, Metric] | None) -> None:
+        if not isinstance(metrics or {}, Mapping) or not all(callable(metric) for metric in (metrics or {}).values()):
+            raise TypeError(f"[{op}] expected metrics as {{'accuracy': mg.train.accuracy}}, got {metrics!r:.60}")
         self.op, self.metrics, self.count = op, dict(metrics or {}), 0
         if "loss" in self.metrics:
             raise ValueError(f"[{op}] expected names of metrics other than 'loss', which is taken")
@@ -139,7 +141,8 @@ def batches(op: str, loader: Iterable[Any]) -> Iterator[tuple[list[Any], Tensor]
     for batch in loader:
         if not isinstance(batch, (tuple, list)) or len(batch) < 2:
             raise TypeError(
-                f"[{op}] expected batches (*inputs, target), got {type(batch).__name__}: use a dataset of tuples"
+                f"[{op}] expected batches (*inputs, target), got {type(batch).__name__}: of arrays x and y, "
+                "data.DataLoader(data.ArrayDataset(x, y), 32) makes them"
             )
         *inputs, target = batch
         yield inputs, target

@@ -138,6 +138,27 @@ def test_accuracy_of_positions():
     assert found.tolist() == (scores.argmax(1) == labels).tolist()
 
 
+@pytest.mark.parametrize("validation", [False, True])
+def test_a_plateau_is_one_of_epochs(validation, tmp_path):
+    def train_for(epochs, **options):
+        model, optimizer = network()
+        schedule = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0, threshold=0.3)
+        held = held_out() if validation else None
+        history = train.fit(
+            model, loader(), F.cross_entropy, optimizer, epochs, validation=held, schedule=schedule, **options
+        )
+        return [row["validation loss" if validation else "loss"] for row in history], optimizer.param_groups[0]["lr"]
+
+    losses, rate = train_for(6)
+    expected, best = 0.05, float("inf")
+    for loss in losses:
+        best, expected = (loss, expected) if loss < best * 0.7 else (best, expected / 2)
+    assert rate == expected < 0.05
+    path = tmp_path / "run.safetensors"
+    train_for(3, checkpoint=path)
+    assert train_for(6, checkpoint=path) == (losses, rate)
+
+
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
     model, optimizer = network()
     path = tmp_path / "run.safetensors"
@@ -156,6 +177,12 @@ def test_errors(tmp_path):
     refuses(ValueError, "fit", "expected epochs", *fit, -1)
     refuses(ValueError, "fit", "expected stop", *fit, 1, stop=0)
     refuses(ValueError, "fit", "other than 'loss'", *fit, 1, metrics={"loss": train.accuracy})
+    refuses(TypeError, "fit", "a function as loss, such as", *fit[:3], "mse", optimizer, 1)
+    refuses(TypeError, "fit", "expected an optimizer, such as", *fit[:4], "adam", 1)
+    for metrics in (["accuracy"], train.accuracy, {"accuracy": "accuracy"}):
+        refuses(TypeError, "fit", "expected metrics as {'accuracy': mg.train.accuracy}, got", *fit, 1, metrics=metrics)
+    refuses(TypeError, "fit", "expected a loader as validation, got 0.2", *fit, 1, validation=0.2)
+    refuses(TypeError, "fit", "data.ArrayDataset(x, y)", train.fit, model, (X, LABELS), F.cross_entropy, optimizer, 1)
     refuses(ValueError, "fit", "a loader with batches, got none", train.fit, model, [], F.cross_entropy, optimizer, 1)
     refuses(TypeError, "fit", r"got Tensor", train.fit, model, [mg.ones((2, 3))], F.cross_entropy, optimizer, 1)
     refuses(ValueError, "accuracy", "shapes (2, 3) and (3,)", train.accuracy, mg.ones((2, 3)), mg.tensor([0, 1, 1]))
