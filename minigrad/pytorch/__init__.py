@@ -13,7 +13,7 @@ from minigrad import namespace as mg
 from minigrad.engine.tensor.pytorch_names import connect
 from minigrad.engine.tensor.tensor import Extension
 from minigrad.pytorch import functions
-from minigrad.pytorch.hints import POINTERS
+from minigrad.pytorch.hints import FOREIGN, MODELS, POINTERS
 from minigrad.pytorch.methods import KEYWORDS, TensorNames
 from minigrad.pytorch.storage import StorageNames
 
@@ -110,8 +110,8 @@ def call(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
 class Pointer:
     """A member of a class that raises an AttributeError with what to write instead."""
 
-    def __init__(self, kind: str, name: str) -> None:
-        self.name, self.text = name, POINTERS[kind][name]
+    def __init__(self, name: str, text: str) -> None:
+        self.name, self.text = name, text
 
     def __get__(self, instance: Any, kind: type) -> Any:
         raise AttributeError(f"[{self.name}] {self.text}", name=self.name, obj=instance)
@@ -121,12 +121,14 @@ class Pointer:
 METHODS: dict[str, Any] = {
     name: value for names in (TensorNames, StorageNames) for name, value in vars(names).items() if name[0] != "_"
 }
-MEMBERS: dict[str, Any] = {name: Pointer("Tensor", name) for name in POINTERS["Tensor"]} | METHODS
+MEMBERS: dict[str, Any] = {name: Pointer(name, text) for name, text in POINTERS["Tensor"].items()} | METHODS
 for _name, _value in MEMBERS.items():
     setattr(Extension, _name, _value)
-for _kind, _class in (("minigrad.nn.Module", mg.nn.Module), ("minigrad.optim.Optimizer", mg.optim.Optimizer)):
-    for _name in POINTERS[_kind]:
-        setattr(_class, _name, Pointer(_kind, _name))
+for _class, _pointers in (
+    (mg.nn.Module, POINTERS["minigrad.nn.Module"] | MODELS), (mg.optim.Optimizer, POINTERS["minigrad.optim.Optimizer"])
+):  # fmt: skip
+    for _name, _text in _pointers.items():
+        setattr(_class, _name, Pointer(_name, _text))
 
 
 def find(module: str, name: str) -> Any:
@@ -138,7 +140,7 @@ def find(module: str, name: str) -> Any:
             return getattr(mg, DTYPES[name])
     if name in FUNCTIONS.get(module, {}):
         return FUNCTIONS[module][name]
-    elsewhere = POINTERS.get(module, {}).get(name)
+    elsewhere = POINTERS.get(module, {}).get(name) or FOREIGN.get(module, {}).get(name)
     if elsewhere is not None:
         raise AttributeError(f"[{name}] {elsewhere}", name=name)
     raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])

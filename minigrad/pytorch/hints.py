@@ -13,11 +13,53 @@ OTHERS = {  # the layers of Keras, Paddle, Flax, MindSpore and haiku
     "InstanceNorm2d(channels)": "InstanceNorm InstanceNorm2D",
     "Conv1d(channels, outputs, size)": "Conv1D",
     "Conv2d(channels, outputs, size)": "Conv Conv2D",
+    "MaxPool1d(size)": "MaxPool1D MaxPooling1D",
     "MaxPool2d(size)": "MaxPool2D MaxPooling2D",
+    "AvgPool2d(size)": "AvgPool2D AveragePooling2D",
+    "AdaptiveAvgPool2d(1)` and `nn.Flatten()": "GlobalAveragePooling2D GlobalAvgPool2D",
+    "ConvTranspose2d(channels, outputs, size)": "Conv2DTranspose Conv2dTranspose",
+    "Upsample(scale_factor=2)": "UpSampling2D",
+    "ZeroPad2d(padding)": "ZeroPadding2D",
+    "LSTM(width, units, bidirectional=True)": "Bidirectional",
     "Embedding(words, width)": "Embed",
     "RNN(width, units)": "SimpleRNN SimpleCell VanillaRNN",
     "LSTM(width, units)": "OptimizedLSTMCell",
     "MultiheadAttention(width, heads)": "MultiHeadAttention",
+}
+# Methods of a Keras model. A program for PyTorch may define them itself, so its translation does not report them.
+MODELS = {
+    "fit": "is `mg.train.fit(model, loader, loss, optimizer, epochs)` here",
+    "evaluate": "is `mg.train.evaluate(model, loader, loss)` here",
+    "predict": "is `mg.train.predict(model, loader)` here, or `model(mg.tensor(x))` after `model.eval()`, within "
+    "`mg.no_grad()`",
+    "summary": "is `nn.summary(model, shape)` here, with the shape of an input",
+    **dict.fromkeys(("save", "save_weights"), "is `mg.save(model.state_dict(), path)` here"),
+    "load_weights": "is `model.load_state_dict(mg.load(path))` here",
+    "get_weights": "is `model.state_dict()` here, or `mg.convert.to_keras(model)` for Keras",
+    "set_weights": "is `model.load_state_dict(state)` here; `mg.convert.keras(weights, model)` makes one",
+    "count_params": "is `sum(p.size for p in model.parameters())` here",
+}
+# Names of NumPy, Keras and JAX in modules.
+FOREIGN = {
+    "minigrad": {
+        "keras": "is not available: `nn` has layers, and docs/reference/tutorials.md says what Keras's calls are here",
+        "gradient": "of a function is `mg.grad(y, x)` of its result here",
+    },
+    "minigrad.random": {
+        **dict.fromkeys(("rand", "random", "random_sample"), "is `mg.random.uniform(0, 1, shape)` here"),
+        **dict.fromkeys(("randn", "standard_normal"), "is `mg.random.normal(0, 1, shape)` here"),
+        **dict.fromkeys(
+            ("seed", "default_rng", "RandomState", "Generator", "PRNGKey", "key"),
+            "is not available: `mg.manual_seed(value)` seeds all random numbers",
+        ),
+        "integers": "is `mg.random.randint(low, high, shape)` here",
+        "shuffle": "is `x[mg.random.permutation(len(x))]` here",
+        "choice": "is `x[mg.random.randint(0, len(x), shape)]` here, or `mg.multinomial(weights, n)`",
+    },
+    "minigrad.train": {
+        "EarlyStopping": "is `mg.train.fit(..., stop=epochs)` here, which also returns to the best epoch",
+        "ModelCheckpoint": "is `mg.train.fit(..., checkpoint=path)` here, which also resumes",
+    },
 }
 POINTERS = {
     "Tensor": {

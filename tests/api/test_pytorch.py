@@ -23,6 +23,7 @@ from minigrad import data, nn, optim, pytorch
 from minigrad.engine.tensor.tensor import Extension
 from minigrad.nn import functional as F
 from minigrad.nn.module import METHODS
+from minigrad.pytorch.hints import FOREIGN, MODELS
 
 
 def same(ours, theirs):
@@ -105,6 +106,29 @@ def test_points(expression):
 @pytest.mark.parametrize("module, name", [(m, n) for m, names in pytorch.POINTERS.items() for n in names])
 def test_pointers_name_what_exists(module, name):
     check_names(pytorch.POINTERS[module][name])
+
+
+@pytest.mark.parametrize("module, name", [(m, n) for m, names in FOREIGN.items() for n in names])
+def test_names_of_other_libraries_are_answered(module, name):
+    check_names(FOREIGN[module][name])
+    with pytest.raises(AttributeError, match=re.escape(f"[{name}] {FOREIGN[module][name]}")):
+        getattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_methods_of_keras_models_are_answered(name):
+    check_names(MODELS[name].replace("`model.", "`nn.Module."))
+    with pytest.raises(AttributeError, match=re.escape(f"[{name}] {MODELS[name]}")):
+        getattr(nn.Linear(1, 1), name)
+    network = type("Own", (nn.Module,), {name: lambda self: 3})()
+    assert getattr(network, name)() == 3
+    model = nn.Module()
+    setattr(model, name, nn.Linear(1, 1))
+    assert getattr(model, name).in_features == 1
+
+
+def test_array_is_no_function():
+    raises(TypeError, r"is `mg.tensor\(data\)` here", mg.array, [1, 2])
 
 
 def test_enough_expressions():
