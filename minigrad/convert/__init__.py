@@ -43,8 +43,9 @@ def keras(
     Parameters
     ----------
     arrays : list of array, mapping or path
-        ``model.get_weights()``, in whose order the module has its layers, or ``{w.path: w for w in model.weights}``.
-        A file of ``model.save("model.keras")`` also states the arguments; reading it needs the package h5py.
+        ``model.get_weights()``, in whose order the module has its layers, or ``{w.path: w for w in model.weights}``,
+        or an npz file of ``np.savez(path, *model.get_weights())``. A file of ``model.save("model.keras")`` also states
+        the arguments; reading it needs the package h5py.
     module : Module
         A module whose layers correspond to the model's.
     names : mapping of str to str, optional

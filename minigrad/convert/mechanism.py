@@ -153,6 +153,9 @@ class Conversion:
 
     def _group(self, source: Any) -> dict[str, dict[str, Array]]:
         """Return the arrays of each slot, by theirs names."""
+        if self.framework.ordered and isinstance(source, Mapping) and source:
+            unnamed = [f"arr_{k}" for k in range(len(source))]  # of np.savez(path, *model.get_weights())
+            source = [source[name] for name in unnamed] if {*source} == {*unnamed} else source
         if isinstance(source, Sequence):
             return self._deal([_array(value) for value in source])
         if not isinstance(source, Mapping):
@@ -271,7 +274,12 @@ class Conversion:
         return found
 
     def _convert(self, rule: Rule, slot: Slot, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        found, own = self._apply(rule, slot, arrays), self._own(slot)
+        own = self._own(slot)
+        try:
+            found = self._apply(rule, slot, arrays)
+        except (ValueError, IndexError):  # axes that are not there
+            shapes = ", ".join(f"{name} {value.shape}" for name, value in arrays.items())
+            raise self._error(slot, f"arrays of a layer of kind {slot.kind}, got {shapes}") from None
         for ours in own:
             if ours not in found:
                 raise self._error(slot, f"{WITHOUT.get(ours, ours)}, as the source has no {ours}, got a module with it")

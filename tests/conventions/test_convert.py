@@ -181,3 +181,25 @@ def test_weights_leave_for_torch(rng):
     ]:
         with pytest.raises(ValueError, match=error):
             convert.to_torch(make())
+
+
+def test_an_npz_file_of_a_list_has_its_order(tmp_path):
+    rng = np.random.default_rng(0)
+    net = nn.Sequential(*(nn.Linear(3, 3) for _ in range(6)))  # arr_10 comes after arr_9
+    weights = [rng.standard_normal(shape) for _ in range(6) for shape in ((3, 3), (3,))]
+    np.savez(tmp_path / "weights.npz", *weights)
+    expected = convert.keras(weights, net)
+    with np.load(tmp_path / "weights.npz") as file:
+        for source in (tmp_path / "weights.npz", file):
+            found = convert.keras(source, net)
+            assert {*found} == {*expected}
+            assert all((found[name] == value).all() for name, value in expected.items())
+
+
+def test_arrays_in_another_order_are_refused():
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2))
+    weights = [np.ones((3, 3, 1, 2)), np.zeros(2), np.ones((8, 2)), np.zeros(2)]
+    with pytest.raises(
+        ValueError, match=r"0: expected arrays of a layer of kind conv, got kernel \(2,\), bias \(8, 2\)"
+    ):
+        convert.keras(weights[::-1], net)
