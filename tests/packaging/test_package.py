@@ -75,6 +75,10 @@ def test_show_config(capsys):
 
 def test_command_line():
     assert run("-m", "minigrad").startswith(f"minigrad  {mg.__version__}\n")
+    assert "python -m minigrad.learn" in run("-m", "minigrad", "--help")
+    found = subprocess.run([sys.executable, "-m", "minigrad", "learn"], capture_output=True, text=True)
+    assert found.returncode == 2
+    assert "got learn: python -m minigrad.learn is the course" in found.stderr
 
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
