@@ -130,6 +130,8 @@ class Sequential(_Numbered):
             for name, module in named.items():
                 self.register_module(name, module)
         else:
+            if isinstance(named, list | tuple):
+                raise TypeError(f"[Sequential] expected modules, got a {type(named).__name__}: nn.Sequential(*modules)")
             super().__init__(modules)  # type: ignore[arg-type]  # `append` rejects anything that is not a module
 
     @classmethod

@@ -85,6 +85,8 @@ def _free_axes(inputs: dict[str, Tensor], dynamic: Dynamic) -> dict[str, dict[in
     """Return the free axes of each input; those of one name are one axis."""
     found: dict[str, Free] = {}
     places: dict[str, dict[int, Free]] = {name: {} for name in inputs}
+    if not isinstance(dynamic, Mapping) or not all(isinstance(axes, Mapping) for axes in dynamic.values()):
+        raise TypeError(f"[onnx.export] expected dynamic as in {{'x': {{0: 'N'}}}}, got {dynamic!r}")
     for name, axes in dynamic.items():
         if name not in inputs:
             raise ValueError(f"[onnx.export] expected dynamic to name inputs ({', '.join(inputs)}), got {name!r}")

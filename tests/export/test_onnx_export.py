@@ -431,6 +431,8 @@ def test_wrong_arguments(tmp_path):
     wrong = [
         (TypeError, "expected a Module, got builtin_function_or_method", (len, X, path)),
         (TypeError, "expected a tensor among the example's arguments, got none", (layer, (), path)),
+        (TypeError, "expected dynamic as in {'x': {0: 'N'}}, got True", (layer, X, path, True)),
+        (TypeError, "expected dynamic as in {'x': {0: 'N'}}, got {'x': [0]}", (layer, X, path, {"x": [0]})),
         (ValueError, "expected dynamic to name inputs (x), got 'y'", (layer, X, path, {"y": {0: "N"}})),
         (ValueError, "expected dynamic to name axes from 0 to 1 of x", (layer, X, path, {"x": {2: "N"}})),
         (ValueError, "expected dynamic to name axes from 0 to 1 of x", (layer, X, path, {"x": {0: 3}})),

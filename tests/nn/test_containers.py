@@ -89,6 +89,7 @@ def test_sequential_runs_in_order_and_follows_changes():
     model[1] = Add(-2.0)
     assert model(mg.tensor([-3.0, 1.0])).tolist() == [-2.0, -1.0]
     assert nn.Sequential()(5) == 5
+    raises(TypeError, r"expected modules, got a list: nn.Sequential\(\*modules\)", nn.Sequential, [nn.ReLU()])
 
 
 def test_sequential_of_names():
