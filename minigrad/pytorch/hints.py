@@ -384,6 +384,9 @@ POINTERS = {
         "DistributedSampler": "is not available: one process trains; `data.DataLoader(dataset, shuffle=True)`",
         "default_collate": "is `data.collate(samples)` here",
     },
+    "minigrad.utils": {
+        "tensorboard": "works on numbers: `from tensorboardX import SummaryWriter`; `mg.viz.curves(rows)` draws some",
+    },
     "minigrad.utils.checkpoint": {
         "checkpoint": "is `mg.recompute(f)(x)` here, which has no use_reentrant: f may read any tensors",
         "checkpoint_sequential": "is `mg.recompute(block)(x)` here, for each block of the network",

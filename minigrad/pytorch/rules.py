@@ -327,6 +327,15 @@ def is_median(call: Call) -> bool:
     return True
 
 
+def is_export(call: Call) -> bool:
+    names = {"input_names", "output_names", "dynamic_axes", "dynamic_shapes", "opset_version", "export_params"}
+    return not call.is_method and bool(call.keywords.keys() & names)
+
+
+def is_seeded(call: Call) -> bool:
+    return not call.is_method and "generator" in call.keywords
+
+
 def name_second(rule: Rule, call: Call) -> bool | None:
     if len(call.args) != 2:
         return None
@@ -377,6 +386,11 @@ RULES = {
     "Softmax": Rule(only_report, IMPLICIT, is_module_without_axis, "torch.nn"),
     "LogSoftmax": Rule(only_report, IMPLICIT, is_module_without_axis, "torch.nn"),
     **{name: Rule(construct, LENGTHS.format(name, name), dtype) for name, dtype in TENSORS.items()},
+    "export": Rule(
+        only_report, "write `dynamic={'x': {0: 'N'}}` for `dynamic_axes`, and `opset=20`; inputs have forward's names",
+        is_export, "torch.onnx",
+    ),
+    "random_split": Rule(only_report, "write `seed=0` in place of a generator", is_seeded, "torch.utils.data"),
     "save": Rule(save, "mg.save stores tensors: a state_dict; mg.save_checkpoint(path, **parts) stores all else"),
     "load": Rule(
         load, "mg.load reads onto the CPU, and no pickles; mg.load_checkpoint(path) reads what save_checkpoint wrote"

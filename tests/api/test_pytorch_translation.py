@@ -151,6 +151,9 @@ def test_imports(theirs, ours):
     ("x.unique(dim=0)", "unexpected keyword argument 'dim'"), ("F.softmax(x)", "write dim"),
     ("nn.Softmax()", "write dim"), ("x.median(1)", "the lower one"), ("z = torch.max(x, some)", "x.argmax(axis)"),
     ("v, i = torch.max(x, f())", "x.argmax(axis)"), ("torch.save(net, 'p')", "a state_dict"),
+    ("torch.onnx.export(net, x, 'p', dynamic_axes={})", "dynamic={'x': {0: 'N'}}"),
+    ("torch.utils.data.random_split(x, [1, 1], generator=g)", "write `seed=0`"),
+    ("from torch.utils.tensorboard import SummaryWriter", "mg.viz.curves(rows)"),
     ("def f(d):\n    return torch.Tensor(d)", "of this shape"),
 ])  # fmt: skip
 def test_what_is_left_is_reported(theirs, says):
