@@ -112,3 +112,15 @@ def test_a_lenet_learns_as_pytorchs_does(device, rng):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 9, 3), (8, 9, 3)])
+def test_channels_on_the_last_axis_are_noted(shape):
+    layer = nn.Conv2d(3, 4, 3)
+    with pytest.raises(ValueError, match="expected x of 3 channels") as error:
+        layer(mg.ones(shape))
+    assert any("x.moveaxis(-1, -3)" in note for note in error.value.__notes__)
+    assert layer(mg.ones(shape).moveaxis(-1, -3)).shape[-3:] == (4, 6, 7)
+    with pytest.raises(ValueError, match="expected x of 3 channels") as error:
+        layer(mg.ones((2, 5, 8, 9)))
+    assert not any("moveaxis" in note for note in error.value.__notes__)

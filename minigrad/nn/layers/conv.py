@@ -100,7 +100,13 @@ class Conv2d(_Conv):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, in_channels, H, W)`` to ``(N, out_channels, P, Q)``, or both without the N."""
-        return F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        try:
+            return F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        except ValueError as error:
+            shape = x.shape
+            if len(shape) in (3, 4) and shape[-1] == self.in_channels != shape[-3]:
+                error.add_note("The channels are on the last axis: x.moveaxis(-1, -3) moves them to where they belong")
+            raise
 
 
 class Conv1d(_Conv):
