@@ -53,7 +53,8 @@ def load_state(
         faults = {"missing": missing, "unexpected": unexpected, **faults}
     if any(faults.values()):
         lines = [f"\n  {fault}: {'; '.join(names)}" for fault, names in faults.items() if names]
-        raise ValueError(f"[{kind}] this state_dict does not fit:" + "".join(lines))
+        hint = _hint_at_prefix(own, given) if strict and missing else ""
+        raise ValueError(f"[{kind}] this state_dict does not fit:{''.join(lines)}{hint}")
     for name in _find_sharing(values, [own[name] for name in values]):
         values[name] = values[name].copy()
     for name, value in values.items():
@@ -89,6 +90,18 @@ def _convert(name: str, value: Any) -> Tensor:
         return as_tensor(value)
     except (TypeError, ValueError, BufferError) as error:
         raise TypeError(f"[load_state_dict] {name}: {error}") from error
+
+
+def _hint_at_prefix(own: Mapping[str, Tensor], given: Mapping[str, Any]) -> str:
+    """Say how to load a state that is a part of the one given, all of whose names begin with that of the part."""
+    first = next(iter(own))
+    prefixes = [name[: -len(first)] for name in given if isinstance(name, str) and name.endswith(f".{first}")]
+    prefix = next((prefix for prefix in prefixes if all(prefix + name in given for name in own)), "")
+    if not prefix:
+        return ""
+    part = f"{{k[{len(prefix)}:]: x for k, x in state.items() if k.startswith({prefix!r})}}"
+    checkpoint = f", or mg.load_checkpoint(path, {prefix[:-1]}=model)" if "." not in prefix[:-1] else ""
+    return f"\n  its names begin with {prefix!r}: load {part}{checkpoint}"
 
 
 def _hint_at_transpose(expected: tuple[int, ...], found: tuple[int, ...]) -> str:

@@ -8,7 +8,7 @@ from checks import raises
 from peers import torch
 
 import minigrad as mg
-from minigrad import nn
+from minigrad import nn, optim
 
 
 class Lent:
@@ -165,3 +165,24 @@ def test_transposed_kernels_are_named(layer, shape, message):
     if "transpose" in message:
         axes = (1, 0) if values.ndim == 2 else (3, 2, 0, 1)
         layer.load_state_dict({"weight": values.transpose(axes)})
+
+
+def test_a_state_within_another_is_found(tmp_path):
+    """As PyTorch's DataParallel names one, and as a checkpoint holds it."""
+    model, path = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)), tmp_path / "run.safetensors"
+    optimizer = optim.SGD(model.parameters(), 0.1)
+    mg.save_checkpoint(path, net=model, optimizer=optimizer)
+    for prefix, state in [
+        ("module.", {f"module.{name}": value for name, value in model.state_dict().items()}),
+        ("a.b.", {f"a.b.{name}": value for name, value in model.state_dict().items()}),
+        ("net.", mg.load(path)),
+    ]:
+        with pytest.raises(ValueError, match="missing") as error:
+            model.load_state_dict(state)
+        hint = str(error.value).splitlines()[-1]
+        assert hint.startswith(f"  its names begin with {prefix!r}: load {{k[")
+        model.load_state_dict(eval(hint.partition("load ")[2].partition(", or mg.")[0], {"state": state}))
+        assert ("mg.load_checkpoint(path, net=model)" in hint) == (prefix == "net.")
+    with pytest.raises(ValueError, match="missing") as error:
+        model.load_state_dict({"net.0.weight": model[0].weight})
+    assert "begin with" not in str(error.value)
