@@ -327,13 +327,26 @@ def is_median(call: Call) -> bool:
     return True
 
 
+def seed(rule: Rule, call: Call) -> bool | None:
+    """random_split with the seed of its generator."""
+    given = call.keywords.get("generator")
+    if call.is_method or given is None:
+        return None
+    (start, end), value = call.t.span(given), given.value
+    spans = [(finding, call.t.span(finding.node)) for finding in call.t.findings]
+    call.t.findings = [finding for finding, (first, last) in spans if not (start <= first and last <= end)]
+    if not (isinstance(value, ast.Call) and len(value.args) == 1 and isinstance(value.func, ast.Attribute)):
+        return False
+    if value.func.attr != "manual_seed":
+        return False
+    call.t.edit(start, end, f"seed={call.t.text(value.args[0])}")
+    call.why = "the parts differ from PyTorch's"
+    return True
+
+
 def is_export(call: Call) -> bool:
     names = {"input_names", "output_names", "dynamic_axes", "dynamic_shapes", "opset_version", "export_params"}
     return not call.is_method and bool(call.keywords.keys() & names)
-
-
-def is_seeded(call: Call) -> bool:
-    return not call.is_method and "generator" in call.keywords
 
 
 def name_second(rule: Rule, call: Call) -> bool | None:
@@ -390,7 +403,7 @@ RULES = {
         only_report, "write `dynamic={'x': {0: 'N'}}` for `dynamic_axes`, and `opset=20`; inputs have forward's names",
         is_export, "torch.onnx",
     ),
-    "random_split": Rule(only_report, "write `seed=0` in place of a generator", is_seeded, "torch.utils.data"),
+    "random_split": Rule(seed, "write `seed=0` in place of a generator", module="torch.utils.data"),
     "save": Rule(save, "mg.save stores tensors: a state_dict; mg.save_checkpoint(path, **parts) stores all else"),
     "load": Rule(
         load, "mg.load reads onto the CPU, and no pickles; mg.load_checkpoint(path) reads what save_checkpoint wrote"

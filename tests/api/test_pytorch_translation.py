@@ -92,6 +92,8 @@ def translate(text, head=HEAD):
         ("torch.save({'k': 3}, 'p'); c = torch.load('p', map_location=device)",
          "mg.save_checkpoint('p', **{'k': 3}); c = mg.load_checkpoint('p')"),
         ("torch.load('p', weights_only=True)", "mg.load('p')"),
+        ("a, b = torch.utils.data.random_split(x, [1, 1], generator=torch.Generator().manual_seed(4))",
+         "a, b = mg.utils.data.random_split(x, [1, 1], seed=4)"),
         ("best = copy.deepcopy(net.state_dict()); torch.save(best, 'p'); net.load_state_dict(torch.load('p'))",
          "best = copy.deepcopy(net.state_dict()); mg.save(best, 'p'); net.load_state_dict(mg.load('p'))"),
         ("s = {k: v.clone() for k, v in net.state_dict().items()}; torch.save(s, 'p'); s = torch.load('p')",
