@@ -211,6 +211,11 @@ class Translator(Kinds):
         elif base == "number" and called and node.attr in ("item", "detach", "cpu", "float", "clone"):
             self.edit(self.span(node.value)[1], self.span(parent)[1], "")
             self.report(parent, "clip_grad_norm_ returns a number here", edited=True)
+        elif node.attr == "is_floating_point" and getattr(node.value, "attr", "") == "dtype":
+            new = f'{self.text(node.value)}.kind == "f"'
+            whole = isinstance(parent, (ast.If, ast.IfExp, ast.BoolOp, ast.comprehension, ast.Assign, ast.Return))
+            self.edit(*self.span(node), new if whole else f"({new})")
+            self.report(node, "a dtype has a kind here", edited=True)
         elif base in OWNERS and (not called or node.attr not in RULES):
             why = OWNERS[base].get(node.attr, "")
             if not why and base == "tensor" and not hasattr(Tensor, node.attr):
