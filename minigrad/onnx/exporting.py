@@ -100,10 +100,13 @@ def _free_axes(inputs: dict[str, Tensor], dynamic: Dynamic) -> dict[str, dict[in
             n, k = shape[axis], len(found)
             if n == 0:
                 raise ValueError(f"[onnx.export] expected an example with elements, got {name} of shape {shape}")
-            places[name][axis] = found.setdefault(free, Free(free, (n, n + 3 + 2 * k, n + 8 + 5 * k), name, axis))
-            if places[name][axis].sizes[0] != n:
+            first = n if n > 1 else 2 + k  # an axis of length 1 broadcasts, which another length does not
+            sizes = (first, n + 3 + 2 * k, n + 8 + 5 * k)
+            places[name][axis] = found.setdefault(free, Free(free, sizes, name, axis))
+            given = inputs[found[free].source].shape[found[free].axis]
+            if given != n:
                 raise ValueError(
-                    f"[onnx.export] expected axes named {free!r} of one length, got {found[free].sizes[0]} in "
+                    f"[onnx.export] expected axes named {free!r} of one length, got {given} in "
                     f"{found[free].source} and {n} in {name}"
                 )
     return places

@@ -252,6 +252,19 @@ def test_states_are_inputs(tmp_path, rng):
     assert [x.name for x in model.graph.output] == ["output_0", "output_1", "output_2"]
 
 
+@pytest.mark.parametrize("steps, lengths", [(3, [2]), (1, [1, 1]), (1, [1])])
+@pytest.mark.parametrize("options", [{}, {"norm": "layer"}, {"reset_after": False, "bidirectional": True}])
+def test_an_example_may_have_one_step_or_sample(options, steps, lengths, tmp_path, rng):
+    """There, arrays broadcast that do not at other lengths."""
+    module, path = nn.GRU(3, 4, **options), tmp_path / "m.onnx"
+    example = {"x": mg.zeros((steps, len(lengths), 3)), "lengths": mg.tensor(lengths)}
+    mg.onnx.export(module, example, path, WITH_LENGTHS)
+    x, ends = rng.standard_normal((5, 2, 3)).astype(np.float32), np.array([5, 2])
+    found = runtime.InferenceSession(path).run(None, {"x": x, "lengths": ends})
+    for result, expected in zip(found, module(mg.tensor(x), lengths=ends), strict=True):
+        np.testing.assert_allclose(result, expected.detach().numpy(), atol=1e-5)
+
+
 def test_padding_has_no_influence(tmp_path, rng):
     """What is beyond a sample's length may be NaN."""
     module = nn.LSTM(3, 5, norm="layer").eval()
