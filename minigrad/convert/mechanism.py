@@ -78,7 +78,7 @@ class Conversion:
 
     def invert(self) -> dict[str, Array]:
         """Return the arrays of theirs for the module's state, by the slot's name and theirs, in the order of layers."""
-        state = {name: value.detach().numpy() for name, value in self.module.state_dict().items()}
+        state = {name: value.detach().to("cpu").numpy() for name, value in self.module.state_dict().items()}
         found: dict[str, Array] = {}
         channels = 0
         for slot in self.slots:
@@ -111,7 +111,7 @@ class Conversion:
 
     def complete(self) -> dict[str, Array]:
         """Return the module's state with the biases of recurrent layers that it does without."""
-        state = {name: value.detach().numpy() for name, value in self.module.state_dict().items()}
+        state = {name: value.detach().to("cpu").numpy() for name, value in self.module.state_dict().items()}
         for slot in self.slots:
             for rule in self._rules(slot):
                 self._check_arguments(rule, slot)
@@ -328,7 +328,7 @@ class Conversion:
 
 
 def _array(value: Any) -> Array:
-    return as_tensor(value).detach().numpy()
+    return as_tensor(value).detach().to("cpu").numpy()
 
 
 def _flatten(tree: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Array]]:

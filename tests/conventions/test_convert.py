@@ -8,6 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from checks import tensor
 
 import minigrad as mg
 from minigrad import convert, nn
@@ -62,6 +63,15 @@ def test_channels_say_that_nothing_moves():
     moved = kernel.reshape(4, 8, 2).transpose(2, 1, 0).reshape(2, 32)
     assert (convert.keras(arrays, net, channels={"d": 8})["d.weight"] == moved).all()
     assert (convert.keras(arrays, net, channels={"d": 1})["d.weight"] == kernel.T).all()
+
+
+def test_modules_and_arrays_may_be_on_a_gpu(device):
+    """The result is for load_state_dict, or for another framework, in the memory of the CPU."""
+    net = nn.LSTM(4, 3, bias="input").to(device)
+    weights = [tensor(np.ones(shape), device) for shape in ((4, 12), (3, 12), (12,))]
+    net.load_state_dict(convert.keras(weights, net))
+    assert [a.tolist() for a in convert.to_keras(net)] == [a.tolist() for a in weights]
+    assert convert.to_torch(net)["bias_hh_l0"].tolist() == [0.0] * 12
 
 
 class Tree(dict):
