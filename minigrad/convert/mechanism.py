@@ -280,6 +280,9 @@ class Conversion:
         except (ValueError, IndexError):  # axes that are not there
             shapes = ", ".join(f"{name} {value.shape}" for name, value in arrays.items())
             raise self._error(slot, f"arrays of a layer of kind {slot.kind}, got {shapes}") from None
+        heads = {a.shape[1] for name, a in arrays.items() if name == "query.kernel" and a.ndim == 3}
+        if heads - {getattr(slot.layer, "num_heads", None)}:
+            raise self._error(slot, f"num_heads={heads.pop()}, as in the source, got {slot.layer.num_heads}")
         for ours in own:
             if ours not in found:
                 raise self._error(slot, f"{WITHOUT.get(ours, ours)}, as the source has no {ours}, got a module with it")

@@ -19,8 +19,18 @@ GATES = {"kernel": np.ones((4, 12)), "recurrent_kernel": np.ones((3, 12)), "bias
 RESET = {"kernel": np.ones((4, 9)), "recurrent_kernel": np.ones((3, 9)), "bias": np.ones(9)}
 KERNEL = {"kernel": np.ones((4, 4)), "bias": np.ones(4)}
 KERAS_BATCH = {"eps": 1e-3, "momentum": 0.01}
+
+
+def heads(out):
+    """Attention of two heads, of width 2."""
+    into = {"kernel": np.ones((4, 2, 2)), "bias": np.ones((2, 2))}
+    return {"query": into, "key": into, "value": into, out: {"kernel": np.ones((2, 2, 4)), "bias": np.ones(4)}}
+
+
 # (framework, arrays, module, what the error names)
 CONTRADICTIONS = [
+    ("keras", heads("attention_output"), lambda: nn.MultiheadAttention(4, 4), "num_heads=2, as in the source, got 4"),
+    ("flax", heads("out"), lambda: nn.MultiheadAttention(4, 1), "num_heads=2, as in the source, got 1"),
     ("keras", LAYER, lambda: nn.LayerNorm(4), r"eps=0.001, as in Keras .* with epsilon=0.001, got 1e-05"),
     ("keras", BATCH, lambda: nn.BatchNorm1d(4, eps=1e-3), r"momentum=0.01, .* with momentum=0.99, got 0.1"),
     ("keras", BATCH, lambda: nn.BatchNorm1d(4, **KERAS_BATCH), "unbiased_running_var=False"),
