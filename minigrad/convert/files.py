@@ -47,12 +47,12 @@ def _read_keras(place: str) -> tuple[list[Array], list[dict[str, Any]]]:
                              f"which a file does not say the order of layers: pass model.get_weights()")  # fmt: skip
         with h5py.File(io.BytesIO(archive.read("model.weights.h5"))) as file:
             layers = list(_layers(model, file))
-    arguments = [arguments for config, arrays in layers for arguments in _stated(config, arrays)]
+    arguments = [arguments for layer, arrays in layers for arguments in _stated(layer, arrays)]
     return [array for _, arrays in layers for array in arrays], arguments
 
 
 def _layers(model: Any, file: Any) -> Iterator[tuple[dict[str, Any], list[Array]]]:
-    """Yield the arguments and the arrays of each layer; a file has layers by class, numbered."""
+    """Yield the class with its arguments, and the arrays, of each layer; a file has layers by class, numbered."""
     counts: dict[str, int] = {}
     for layer in model["layers"]:
         name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", layer["class_name"])
@@ -62,7 +62,7 @@ def _layers(model: Any, file: Any) -> Iterator[tuple[dict[str, Any], list[Array]
         if "layers" in layer["config"]:
             yield from _layers(layer["config"], part)
         else:
-            yield layer["config"], list(_arrays(part))
+            yield layer, list(_arrays(part))
 
 
 def _arrays(part: Any) -> Iterator[Array]:
@@ -73,8 +73,10 @@ def _arrays(part: Any) -> Iterator[Array]:
             yield from _arrays(part[name])
 
 
-def _stated(config: dict[str, Any], arrays: list[Array]) -> list[dict[str, Any]]:
+def _stated(layer: dict[str, Any], arrays: list[Array]) -> list[dict[str, Any]]:
     """Return the arguments for each layer of minigrad: for both directions those of the one that is wrapped."""
+    config = layer["config"]
     if "merge_mode" in config:
-        return [config["layer"]["config"]] * 2
-    return [config] if arrays or "negative_slope" in config else []
+        backward = (config.get("backward_layer") or config["layer"])["config"]
+        return [config["layer"]["config"], backward]
+    return [config] if arrays or layer["class_name"] == "LeakyReLU" else []

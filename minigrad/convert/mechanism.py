@@ -45,6 +45,7 @@ class Conversion:
     ) -> None:  # fmt: skip
         self.name, self.framework, self.module = name, framework, module
         self.names, self.arguments, self.channels = names, arguments, channels
+        self.stated: dict[str, dict[str, Any]] = {}  # by slot, the arguments in a file
         self.slots = list(self._find_slots())
 
     def convert(self, source: Any) -> dict[str, Array]:
@@ -53,9 +54,8 @@ class Conversion:
         channels, flattened, self.used = 0, False, set[str]()
         if isinstance(source, str | PathLike):
             source, stated = read(self.name, source)
-            places = [s.path for s in self.slots if s.kind == "leaky_relu" or any(r.entries for r in self._rules(s))]
-            own = zip(places, stated, strict=False)
-            self.arguments = {**{join(p, key): a for p, of in own for key, a in of.items()}, **self.arguments}
+            places = [s.name for s in self.slots if s.kind == "leaky_relu" or any(r.entries for r in self._rules(s))]
+            self.stated = dict(zip(places, stated, strict=False))
         given = self._group(source)
         for slot in self.slots:
             flattened = flattened or slot.kind == "flatten"
@@ -252,7 +252,8 @@ class Conversion:
     # ── one layer ──
 
     def _option(self, slot: Slot, name: str, default: Any) -> Any:
-        return self.arguments.get(join(slot.path, name), self.arguments.get(name, default))
+        usual = self.stated.get(slot.name, {}).get(name, self.arguments.get(name, default))
+        return self.arguments.get(join(slot.path, name), usual)
 
     def _fits(self, rule: Rule, slot: Slot, arrays: Mapping[str, Array]) -> bool:
         """Whether the layer has this form; biases, and the weights of norms, may be missing."""

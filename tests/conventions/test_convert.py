@@ -119,7 +119,7 @@ def keras_file(tmp_path, monkeypatch, rng):
 
 SNAKE = {
     "Dense": "dense", "LayerNormalization": "layer_normalization", "LeakyReLU": "leaky_re_lu", "Dropout": "dropout",
-    "Bidirectional": "bidirectional", "LSTM": "lstm",
+    "Bidirectional": "bidirectional", "LSTM": "lstm", "ReLU": "re_lu",
 }  # fmt: skip
 
 
@@ -143,6 +143,20 @@ def test_a_keras_file_says_its_order_and_its_arguments(keras_file, rng):
         convert.keras(path, net(slope=0.3))
 
 
+def test_each_layer_of_a_keras_file_has_its_own_arguments(keras_file):
+    """Also where a module of minigrad is several layers, and beside layers without weights."""
+    arrays = [np.ones(shape) for shape in ((4, 16), (4, 16), (16,))]
+    path = keras_file(layer("LSTM", *arrays, activation="relu"), layer("LSTM", *arrays, activation="tanh"))
+    with pytest.raises(ValueError, match="l0: expected activation='relu'"):
+        convert.keras(path, nn.LSTM(4, 4, 2, bias="input"))
+    path = keras_file(
+        layer("ReLU", negative_slope=0.0, max_value=None), layer("LayerNormalization", np.ones(4), np.zeros(4), epsilon=1e-5)
+    )
+    convert.keras(path, nn.Sequential(nn.ReLU(), nn.LayerNorm(4, eps=1e-5)))
+    with pytest.raises(ValueError, match="1: expected eps=1e-05"):
+        convert.keras(path, nn.Sequential(nn.ReLU(), nn.LayerNorm(4, eps=1e-3)))
+
+
 def test_both_directions_of_a_keras_file(keras_file, rng):
     parts = [[rng.standard_normal(shape) for shape in ((4, 12), (3, 12), (12,))] for _ in range(2)]
     cells = {
@@ -152,7 +166,8 @@ def test_both_directions_of_a_keras_file(keras_file, rng):
     net = nn.LSTM(4, 3, bias="input", bidirectional=True)
     for config, error in (({}, None), ({"activation": "relu"}, "activation='relu'"),
                           ({"recurrent_activation": "hard_sigmoid"}, "another hard_sigmoid")):  # fmt: skip
-        model = layer("Bidirectional", merge_mode="concat", layer={"config": config})[0]
+        one = {"layer": {"config": {}}, "backward_layer": {"config": config}}
+        model = layer("Bidirectional", merge_mode="concat", **(one if config else {"layer": {"config": config}}))[0]
         path = keras_file((model, cells))
         if error is None:
             expected = convert.keras([*parts[0], *parts[1]], net)
