@@ -78,5 +78,6 @@ def _stated(layer: dict[str, Any], arrays: list[Array]) -> list[dict[str, Any]]:
     config = layer["config"]
     if "merge_mode" in config:
         backward = (config.get("backward_layer") or config["layer"])["config"]
-        return [config["layer"]["config"], backward]
+        mode = {"merge_mode": config["merge_mode"]}
+        return [{**config["layer"]["config"], **mode}, {**backward, **mode, "go_backwards": False}]
     return [config] if arrays or layer["class_name"] == "LeakyReLU" else []

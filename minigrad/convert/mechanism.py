@@ -12,7 +12,7 @@ import numpy as np
 from minigrad import nn
 from minigrad.array.foreign import as_tensor
 from minigrad.convert.files import read
-from minigrad.convert.rules import GATES, Array, Rule, Slot
+from minigrad.convert.rules import GATES, UNSTATED, Array, Rule, Slot
 from minigrad.convert.tables import Framework
 from minigrad.nn.recurrent.cell import GRUCell, LSTMCell, RNNCell
 from minigrad.nn.registry import join
@@ -30,8 +30,10 @@ WITHOUT = {"bias": "bias=False", "weight": "weight=False", "bias_hh": 'bias="inp
 WITH = {"bias": "bias=True", "weight": "weight=True", "bias_hh": "bias=True", "bias_ih": 'bias="input"'}
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+# What layers here leave to the code around them.
+_AROUND: dict[str, Any] = {"go_backwards": False, "merge_mode": "concat"}
 # What an argument is in a layer that lacks it.
-_ABSENT: dict[str, Any] = {"reset_after": True, "interleaved": False, "activation": "tanh"}
+_ABSENT: dict[str, Any] = {"reset_after": True, "interleaved": False, "activation": "tanh", **_AROUND}
 _DUPLICATE = re.compile(r"(^|\.)\d+\.cell(_fw|_bw)?\.")  # Paddle's second names of recurrent weights
 _IGNORED = re.compile(r"(^|\.)(rngs|rng)\.|(counter|hidden|num_batches_tracked|seed_generator_state)$")
 
@@ -320,11 +322,16 @@ class Conversion:
         for ours, (theirs, default, convert) in rule.arguments.items():
             value = default if theirs is None else self._option(slot, theirs, default)
             expected, got = convert(value), getattr(slot.layer, ours, _ABSENT.get(ours))
+            if expected is UNSTATED:
+                continue
             if not (expected == got or (isinstance(expected, float) and got and isclose(expected, got, rel_tol=1e-6))):
                 source = "" if theirs is None else f" with {theirs}={value!r}"
                 advice = "" if theirs is None else f", or give arguments={{{theirs!r}: ...}} if the source has another"
                 shown = round(expected, 9) if isinstance(expected, float) else expected
                 there = f"as in {self.framework.version}{source}"
+                if ours in _AROUND:
+                    raise self._error(slot, f"{theirs}={default!r}, got {value!r}: if the code around the layer does "
+                                            f"that, give arguments={{{theirs!r}: {default!r}}}")  # fmt: skip
                 raise self._error(slot, f"{ours}={shown!r}, {there}, got {got!r}: make the module with it{advice}")
 
     def _error(self, slot: Slot, text: str) -> ValueError:

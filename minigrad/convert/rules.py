@@ -39,6 +39,10 @@ class Argument(NamedTuple):
     value: Callable[[Any], Any] = lambda value: value
 
 
+# The default of an argument that arrays alone do not say, and the value of one that says nothing.
+UNSTATED: Any = object()
+
+
 class Rule(NamedTuple):
     """A layer of a framework.
 

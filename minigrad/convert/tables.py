@@ -1,7 +1,7 @@
 """The layers of each framework."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minigrad.convert.rules import (
     CANDIDATE,
@@ -14,6 +14,7 @@ from minigrad.convert.rules import (
     SAME,
     TORCH_GRU,
     TRANSPOSED,
+    UNSTATED,
     Argument,
     Formula,
     Rule,
@@ -91,32 +92,51 @@ def same(rule: Rule, *kinds: str) -> dict[str, tuple[Rule, ...]]:
     return dict.fromkeys(kinds, (rule,))
 
 
+def _sizes(value: Any) -> Any:
+    """Return a stride as a module has it."""
+    return value if value is UNSTATED else tuple(value)
+
+
+def _groups(value: Any) -> Any:
+    """Return the number of groups; -1 stands for that of channels, which is not known here."""
+    return UNSTATED if value == -1 else value
+
+
 EPS = {"eps": Argument("eps", 1e-5)}
 KERAS_GATES = {  # its hard sigmoid has a slope of 1/6
     "activation": Argument("activation", "tanh"),
     "gate_activation": Argument("recurrent_activation", "sigmoid", lambda name: name.replace("hard", "another hard")),
 }
+KERAS_AROUND = {
+    "go_backwards": Argument("go_backwards", False),
+    "merge_mode": Argument("merge_mode", "concat", lambda mode: mode or "concat"),  # None for two results
+}
+KERAS_CONV = {
+    "stride": Argument("strides", UNSTATED, _sizes), "dilation": Argument("dilation_rate", UNSTATED, _sizes),
+}  # fmt: skip
 KERAS = Framework("Keras 3.15.1", True, True, {
     "linear": (kernel(),),
-    "conv": (kernel(conv=True),),
+    "conv": (kernel(conv=True)._replace(arguments=KERAS_CONV),),
     "embedding": (Rule({"weight": ("embeddings", SAME)}),),
-    **same(Rule(affine("gamma", "beta"), arguments(1e-3)), "layer_norm", "group_norm", "instance_norm"),
+    **same(Rule(affine("gamma", "beta"), arguments(1e-3)), "layer_norm", "instance_norm"),
+    "group_norm": (Rule(affine("gamma", "beta"), arguments(1e-3, num_groups=Argument("groups", UNSTATED, _groups))),),
     "rms_norm": (Rule({"weight": ("scale", SAME)}, arguments(1e-6)),),
     "batch_norm": (
         Rule(both("gamma", "beta", "moving_mean", "moving_variance"), arguments(1e-3, **running(0.99, False))),
     ),
-    "rnn": (recurrent("h", "kernel", "recurrent_kernel", "bias", True, nonlinearity=Argument("activation", "tanh")),),
-    "lstm": (recurrent("ifgo", "kernel", "recurrent_kernel", "bias", True, **KERAS_GATES),),
+    "rnn": (recurrent("h", "kernel", "recurrent_kernel", "bias", True, nonlinearity=Argument("activation", "tanh"),
+                      **KERAS_AROUND),),
+    "lstm": (recurrent("ifgo", "kernel", "recurrent_kernel", "bias", True, **KERAS_GATES, **KERAS_AROUND),),
     "gru": (
         Rule(
             {
                 "weight_ih": ("kernel", gates("zrn", True)), "weight_hh": ("recurrent_kernel", gates("zrn", True)),
                 "bias_ih": ("bias", row(0, gates("zrn"))), "bias_hh": ("bias", row(1, gates("zrn"))),
             },
-            {**TORCH_GRU, **KERAS_GATES}, fits=lambda given, options: given["bias"].ndim == 2,
+            {**TORCH_GRU, **KERAS_GATES, **KERAS_AROUND}, fits=lambda given, options: given["bias"].ndim == 2,
         ),
         recurrent("zrn", "kernel", "recurrent_kernel", "bias", True,
-                  convention=Argument(None, "torch"), reset_after=Argument(None, False), **KERAS_GATES),
+                  convention=Argument(None, "torch"), reset_after=Argument(None, False), **KERAS_GATES, **KERAS_AROUND),
     ),
     "attention": (attention("kernel", "bias", PROJECTED, "attention_output", HEADS_IN, HEADS_BIAS, HEADS_OUT),),
     "gelu": (gelu(False),),

@@ -120,6 +120,7 @@ def keras_file(tmp_path, monkeypatch, rng):
 SNAKE = {
     "Dense": "dense", "LayerNormalization": "layer_normalization", "LeakyReLU": "leaky_re_lu", "Dropout": "dropout",
     "Bidirectional": "bidirectional", "LSTM": "lstm", "ReLU": "re_lu",
+    "Conv2D": "conv2d", "GroupNormalization": "group_normalization",
 }  # fmt: skip
 
 
@@ -150,11 +151,34 @@ def test_each_layer_of_a_keras_file_has_its_own_arguments(keras_file):
     with pytest.raises(ValueError, match="l0: expected activation='relu'"):
         convert.keras(path, nn.LSTM(4, 4, 2, bias="input"))
     path = keras_file(
-        layer("ReLU", negative_slope=0.0, max_value=None), layer("LayerNormalization", np.ones(4), np.zeros(4), epsilon=1e-5)
+        layer("ReLU", negative_slope=0.0, max_value=None),
+        layer("LayerNormalization", np.ones(4), np.zeros(4), epsilon=1e-5),
     )
     convert.keras(path, nn.Sequential(nn.ReLU(), nn.LayerNorm(4, eps=1e-5)))
     with pytest.raises(ValueError, match="1: expected eps=1e-05"):
         convert.keras(path, nn.Sequential(nn.ReLU(), nn.LayerNorm(4, eps=1e-3)))
+
+
+def test_a_keras_file_contradicts_what_arrays_do_not_say(keras_file):
+    window = layer("Conv2D", np.ones((3, 3, 1, 4)), np.ones(4), strides=[2, 2], dilation_rate=[1, 1])
+    groups = layer("GroupNormalization", np.ones(4), np.zeros(4), groups=2, epsilon=1e-3)
+    path = keras_file(window, groups)
+    convert.keras(path, nn.Sequential(nn.Conv2d(1, 4, 3, 2), nn.GroupNorm(2, 4, eps=1e-3)))
+    for net, error in ((nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4, eps=1e-3)), r"0: expected stride=\(2, 2\)"),
+                       (nn.Sequential(nn.Conv2d(1, 4, 3, 2), nn.GroupNorm(4, 4, eps=1e-3)), "1: expected num_groups=2")):  # fmt: skip
+        with pytest.raises(ValueError, match=error):
+            convert.keras(path, net)
+    arrays = [np.ones(shape) for shape in ((4, 12), (3, 12), (12,))]
+    lstm = {"layer": {"config": {}}, "backward_layer": {"config": {"go_backwards": True}}}
+    cells = {name: {"cell": layer("LSTM", *arrays)[1]} for name in ("forward_layer", "backward_layer")}
+    for kinds, net, argument, usual in (
+        ((layer("Bidirectional", merge_mode="sum", **lstm)[0], cells), nn.LSTM(4, 3, bias="input", bidirectional=True), "merge_mode", "concat"),
+        (layer("LSTM", *arrays, go_backwards=True), nn.LSTM(4, 3, bias="input"), "go_backwards", False),
+    ):  # fmt: skip
+        path = keras_file(kinds)
+        with pytest.raises(ValueError, match=f"expected {argument}={usual!r}, got .*: if the code around the layer"):
+            convert.keras(path, net)
+        convert.keras(path, net, arguments={argument: usual})
 
 
 def test_both_directions_of_a_keras_file(keras_file, rng):
