@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from os import fspath
 from typing import Any
-from zipfile import ZipFile, is_zipfile
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import numpy as np
 
@@ -29,9 +29,12 @@ def read(name: str, path: Path) -> tuple[Any, list[dict[str, Any]]]:
     if name == "keras" and place.endswith(".h5"):
         raise ValueError(f"[convert.keras] expected a file of model.save('model.keras'), got weights alone in {place}, "
                          f"which does not say the order of layers")  # fmt: skip
-    if place.endswith(".npz"):
-        with np.load(place, allow_pickle=False) as file:
-            return dict(file), []
+    if place.endswith(".npz") and is_zipfile(place):
+        try:
+            with np.load(place, allow_pickle=False) as file:
+                return dict(file), []
+        except (ValueError, BadZipFile) as error:  # objects, or cut off
+            raise ValueError(f"[convert.{name}] expected arrays of numbers in {place}: {error}") from None
     return load(path), []  # or say what the file is, and how to convert it
 
 
@@ -40,13 +43,18 @@ def _read_keras(place: str) -> tuple[list[Array], list[dict[str, Any]]]:
         h5py = importlib.import_module("h5py")
     except ImportError:
         raise ImportError(f"[convert.keras] expected the package h5py, to read {place}: pip install h5py") from None
-    with ZipFile(place) as archive:
-        model = json.loads(archive.read("config.json"))["config"]
-        if "layers" not in model:
-            raise ValueError(f"[convert.keras] expected a Sequential or functional model in {place}, got another, of "
-                             f"which a file does not say the order of layers: pass model.get_weights()")  # fmt: skip
-        with h5py.File(io.BytesIO(archive.read("model.weights.h5"))) as file:
-            layers = list(_layers(model, file))
+    try:
+        with ZipFile(place) as archive:
+            model, content = json.loads(archive.read("config.json"))["config"], archive.read("model.weights.h5")
+    except (KeyError, ValueError, BadZipFile) as error:
+        raise ValueError(
+            f"[convert.keras] expected a file of model.save('model.keras'), got {place}: {error}"
+        ) from None
+    if "layers" not in model:
+        raise ValueError(f"[convert.keras] expected a Sequential or functional model in {place}, got another, of "
+                         f"which a file does not say the order of layers: pass model.get_weights()")  # fmt: skip
+    with h5py.File(io.BytesIO(content)) as file:
+        layers = list(_layers(model, file))
     arguments = [arguments for layer, arrays in layers for arguments in _stated(layer, arrays)]
     return [array for _, arrays in layers for array in arrays], arguments
 

@@ -219,9 +219,26 @@ def test_other_files(tmp_path, keras_file, monkeypatch):
         convert.keras(path, net)
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("config.json", '{"config": {}}')
+        file.writestr("model.weights.h5", b"")
     monkeypatch.setitem(sys.modules, "h5py", types.SimpleNamespace())
     with pytest.raises(ValueError, match="expected a Sequential or functional model"):
         convert.keras(path, net)
+
+
+@pytest.mark.parametrize("content", [{"a": "b"}, {"config.json": "{}"}, {"config.json": "{"}])
+def test_other_archives_are_named(content, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "h5py", types.SimpleNamespace())
+    with zipfile.ZipFile(tmp_path / "m.keras", "w") as file:
+        for part, text in content.items():
+            file.writestr(part, text)
+    with pytest.raises(ValueError, match=r"expected a file of model.save\('model.keras'\), got .*m.keras: "):
+        convert.keras(tmp_path / "m.keras", nn.Linear(4, 2))
+    (tmp_path / "t.npz").write_bytes(b"text")
+    with pytest.raises(ValueError, match=r"t\.npz is a text file"):
+        convert.paddle(tmp_path / "t.npz", nn.Linear(4, 2))
+    np.savez(tmp_path / "o.npz", weight=np.array([{}], dtype=object))
+    with pytest.raises(ValueError, match=r"\[convert.paddle\] expected arrays of numbers in .*o.npz"):
+        convert.paddle(tmp_path / "o.npz", nn.Linear(4, 2))
 
 
 def test_weights_leave_for_torch(rng):
