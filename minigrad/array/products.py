@@ -100,6 +100,8 @@ def _is_several(x: Any) -> bool:
 
 def checked_axis(op: str, axis: Any, x: Tensor) -> int:
     """Check an axis of x and count it from the front."""
+    if isinstance(axis, bool):  # a flag, as in PyTorch's x.median(True)
+        raise TypeError(f"[{op}] expected an integer axis, got {axis}")
     k = integer(op, "axis", axis)
     if not -x.ndim <= k < x.ndim:
         raise IndexError(f"[{op}] expected an axis from {-x.ndim} to {x.ndim - 1} for shape {x.shape}, got {k}")

@@ -10,6 +10,7 @@ import numpy as np
 
 from minigrad import linalg
 from minigrad import namespace as mg
+from minigrad.array.products import checked_axis
 from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import integer
@@ -78,7 +79,7 @@ class TensorNames(Tensor):
 
     def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
         """PyTorch's name for a `reshape` that splits one axis."""
-        dim = _axis("unflatten", dim, self)
+        dim = checked_axis("unflatten", dim, self)
         return self.reshape((*self.shape[:dim], *sizes, *self.shape[dim + 1 :]))
 
     def permute(self: Tensor, *dims: int | Sequence[int]) -> Tensor:
@@ -127,14 +128,14 @@ class TensorNames(Tensor):
 
     def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         """PyTorch's name for a `split` into parts of equal length, of which the last may be shorter."""
-        axis = _axis("chunk", dim, self)
+        axis = checked_axis("chunk", dim, self)
         n, parts = self.shape[axis], integer("chunk", "chunks", chunks, 1)
         size = -(-n // parts)
         return tuple(self.split(list(range(size, n, size)) if n else parts, axis))
 
     def split_with_sizes(self: Tensor, split_sizes: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
         """PyTorch's name for a `split` into parts of these lengths, or into parts of one length, as its split does."""
-        n = self.shape[_axis("split_with_sizes", dim, self)]
+        n = self.shape[checked_axis("split_with_sizes", dim, self)]
         if hasattr(split_sizes, "__index__"):
             size = integer("split_with_sizes", "split_sizes", split_sizes, 1)
             return tuple(self.split(range(size, n, size), dim))
@@ -145,7 +146,7 @@ class TensorNames(Tensor):
 
     def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
         """PyTorch's name for ``x[start : start + length]`` along an axis."""
-        axis = _axis("narrow", dim, self)
+        axis = checked_axis("narrow", dim, self)
         n = self.shape[axis]
         first = start + n if start < 0 else start
         if not 0 <= first <= first + length <= n:
@@ -154,7 +155,7 @@ class TensorNames(Tensor):
 
     def select(self: Tensor, dim: int, index: int) -> Tensor:
         """PyTorch's name for ``x[index]`` along an axis."""
-        return self[(slice(None),) * _axis("select", dim, self) + (integer("select", "index", index),)]
+        return self[(slice(None),) * checked_axis("select", dim, self) + (integer("select", "index", index),)]
 
     def tril(self: Tensor, diagonal: int = 0) -> Tensor:
         """PyTorch's name for ``mg.tril(x, k=diagonal)``."""
@@ -180,7 +181,7 @@ class TensorNames(Tensor):
 
     def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
         """PyTorch's name for ``x.take_along_axis(index, axis=dim)``."""
-        axis = _axis("gather", dim, self)
+        axis = checked_axis("gather", dim, self)
         part = tuple(slice(None) if k == axis else slice(n) for k, n in enumerate(index.shape))
         if index.ndim != self.ndim or any(index.shape[k] > n for k, n in enumerate(self.shape) if k != axis):
             raise ValueError(f"[gather] expected an index not longer than {self.shape}, got shape {index.shape}")
@@ -204,7 +205,7 @@ class TensorNames(Tensor):
 
     def topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> TopK:
         """PyTorch's name for the first k of a `sort` along an axis, with their indices."""
-        axis = _axis("topk", dim, self)
+        axis = checked_axis("topk", dim, self)
         if not 0 <= integer("topk", "k", k) <= self.shape[axis]:
             raise ValueError(f"[topk] expected k from 0 to {self.shape[axis]}, got {k}")
         order = self.argsort(axis, descending=largest)
@@ -427,14 +428,6 @@ class TopK(NamedTuple):
 
     values: Tensor
     indices: Tensor
-
-
-def _axis(op: str, dim: int, x: Tensor) -> int:
-    """An axis of x, counted from the front."""
-    k = integer(op, "dim", dim)
-    if not -x.ndim <= k < x.ndim:
-        raise IndexError(f"[{op}] expected an axis from {-x.ndim} to {x.ndim - 1} for {x.ndim} axes, got {k}")
-    return k % x.ndim
 
 
 def _all(dim: Axes) -> Axes | None:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from minigrad import namespace as mg
+from minigrad.array.products import checked_axis
 from minigrad.engine.memory.dtype import DType, DTypeLike
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tape import in_place as writes
 from minigrad.engine.tensor.tensor import Tensor
-from minigrad.pytorch.methods import _as, _axis, _lengths, _mask, _times, _with_axis
+from minigrad.pytorch.methods import _as, _lengths, _mask, _times, _with_axis
 
 
 class StorageNames(Tensor):
@@ -180,7 +181,7 @@ class StorageNames(Tensor):
 
     def scatter_(self: Tensor, dim: int, index: Tensor, src: Any = None, value: float | None = None) -> Tensor:
         """PyTorch's name for `scatter` into x."""
-        axis, index = _axis("scatter", dim, self), mg.asarray(index)
+        axis, index = checked_axis("scatter", dim, self), mg.asarray(index)
         source: Any = value if src is None else src
         longest = (*self.shape[:axis], index.size, *self.shape[axis + 1 :])  # an element may be written several times
         for lengths in (longest, source.shape if isinstance(source, Tensor) else index.shape):
@@ -199,7 +200,7 @@ class StorageNames(Tensor):
 
     def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
         """PyTorch's name for a `scatter_add` of the parts of a tensor along an axis, such as rows."""
-        axis, index = _axis("index_add", dim, self), mg.asarray(index)
+        axis, index = checked_axis("index_add", dim, self), mg.asarray(index)
         if index.ndim != 1 or source.ndim != self.ndim or source.shape[axis] != index.size:
             raise ValueError(
                 f"[index_add] expected one index for each part of the source {source.shape} along axis {axis}, "

@@ -39,6 +39,18 @@ def test_running_products(device):
     refuses(IndexError, "cumulative_prod", "2", mg.cumulative_prod, mg.ones((2, 3), device=device), axis=2)
 
 
+@pytest.mark.parametrize("axis", [True, False])
+def test_a_bool_is_no_axis(axis):
+    """In PyTorch, the first argument of some reductions is a flag."""
+    x = mg.arange(24.0).reshape((2, 3, 4))
+    for f in (mg.count_nonzero, mg.median, lambda x, axis: mg.count_nonzero(x, (axis, 2)),
+              lambda x, axis: mg.cumulative_prod(x, axis=axis), lambda x, axis: mg.quantile(x, 0.5, axis), lambda x, axis: mg.diff(x, axis=axis),
+              lambda x, axis: mg.roll(x, 1, axis), lambda x, axis: mg.repeat(x, 2, axis=axis),
+              lambda x, axis: x.gather(axis, mg.zeros((1, 1, 1), dtype="int64")), lambda x, axis: x.topk(1, axis)):  # fmt: skip
+        with pytest.raises(TypeError, match=f"expected an integer axis, got {axis}"):
+            f(x, axis)
+
+
 def test_diff_of_integers_and_of_bools(device):
     a = np.array([2**53, 2**53 + 1, -(2**63), 2**63 - 1])
     equals(mg.diff(tensor(a, device)), np.diff(a))
