@@ -5,6 +5,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from os import fspath
 from typing import Any
 from zipfile import BadZipFile, ZipFile, is_zipfile
@@ -35,7 +36,9 @@ def read(name: str, path: Path) -> tuple[Any, list[dict[str, Any]]]:
                 return dict(file), []
         except (ValueError, BadZipFile) as error:  # objects, or cut off
             raise ValueError(f"[convert.{name}] expected arrays of numbers in {place}: {error}") from None
-    return load(path), []  # or say what the file is, and how to convert it
+    with suppress(ValueError):
+        return load(path), []
+    return load(path, dtype="float64"), []  # floats of 16 bits, or say what the file is, and how to convert it
 
 
 def _read_keras(place: str) -> tuple[list[Array], list[dict[str, Any]]]:

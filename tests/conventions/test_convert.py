@@ -208,6 +208,9 @@ def test_other_files(tmp_path, keras_file, monkeypatch):
     mg.save(arrays, tmp_path / "w.safetensors")
     for path in (tmp_path / "w.npz", str(tmp_path / "w.safetensors")):
         assert (convert.paddle(path, net)["0.weight"] == arrays["0.weight"].T).all()
+    half = {name: a.astype("float16", order="C") for name, a in arrays.items()}
+    pytest.importorskip("safetensors.numpy").save_file(half, tmp_path / "h.safetensors")
+    assert (convert.paddle(tmp_path / "h.safetensors", net)["0.weight"] == arrays["0.weight"].T).all()
     (tmp_path / "w.pdparams").write_bytes(pickle.dumps(arrays))
     with pytest.raises(ValueError, match=r"a pickle, which is not read(.|\n)*paddle.load"):
         convert.paddle(tmp_path / "w.pdparams", net)
