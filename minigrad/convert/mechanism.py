@@ -24,6 +24,7 @@ KINDS: dict[type, str] = {
     nn.GRU: "gru", RNNCell: "rnn", LSTMCell: "lstm", GRUCell: "gru", nn.MultiheadAttention: "attention",
     nn.GELU: "gelu", nn.LeakyReLU: "leaky_relu", nn.Flatten: "flatten",
 }  # fmt: skip
+OF_TORCH = nn.ConvTranspose2d, nn.PReLU  # whose weights no other framework's rules know
 CHANNELS = "out_channels", "num_features", "num_channels"
 # What makes a module without a parameter, and what one with it.
 WITHOUT = {"bias": "bias=False", "weight": "weight=False", "bias_hh": 'bias="input"', "bias_ih": "bias=False"}
@@ -131,8 +132,9 @@ class Conversion:
                 continue
             kind = KINDS.get(type(layer), "")
             own = [name for name in (*layer._parameters, *layer._buffers) if layer.__dict__[name] is not None]
-            if own and not kind:
-                raise self._error(Slot(path, "", layer, ""), f"layers of nn, got {type(layer).__name__}")
+            if own and not kind and not (self.name == "to_torch" and type(layer) in OF_TORCH):
+                known = f"layers that {self.framework.version} has too"
+                raise self._error(Slot(path, "", layer, ""), f"{known}, got {type(layer).__name__}")
             if kind in ("rnn", "lstm", "gru"):
                 norm = getattr(layer, "norm", None)
                 if norm is not None:

@@ -252,7 +252,10 @@ def test_weights_leave_for_torch(rng):
         other = getattr(torch.nn, name)(3, 4, 2, bidirectional=True)
         other.load_state_dict({key: torch.tensor(a) for key, a in convert.to_torch(net).items()})
         assert abs(net(mg.tensor(x))[0].detach().numpy() - other(torch.tensor(x))[0].detach().numpy()).max() < 1e-6
+    net, other = (one.Sequential(one.ConvTranspose2d(2, 3, 3), one.PReLU(3)) for one in (nn, torch.nn))
+    other.load_state_dict({key: torch.tensor(a) for key, a in convert.to_torch(net).items()})
     for make, error in [
+        (lambda: nn.MinGRU(3, 4), "layers that PyTorch .* has too, got MinGRU"),
         (lambda: nn.GRU(3, 4, reset_after=False), "expected reset_after=True, as in PyTorch"),
         (lambda: nn.LSTM(3, 4, gate_activation="hard_sigmoid"), "gate_activation='sigmoid'"),
         (lambda: nn.LSTM(3, 4, norm="layer"), "norm=None"),
