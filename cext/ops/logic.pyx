@@ -28,16 +28,18 @@ cdef Array note_result(str name, Array out, Array a, Array b=None, object option
     return out
 
 
-cdef object beside(object x, object y):
+cdef object beside(str name, object x, object y):
     """x as int64 if it is uint8 and y an integer that uint8 lacks, with which it can be compared all the same."""
-    if type(y) is int and not 0 <= y < 256 and isinstance(x, Array) and (<Array>x).code == UINT8:
-        return cast(<Array>x, INT64)
+    if isinstance(x, Array) and (<Array>x).code == UINT8 and not isinstance(y, Array):
+        value = plain_scalar(name, y)
+        if type(value) is int and not 0 <= value < 256:
+            return cast(<Array>x, INT64)
     return x
 
 
 cdef Array compare(str name, int op, object x, object y):
     cdef Call _call = begin(name)
-    x, y = beside(x, y), beside(y, x)
+    x, y = beside(name, x, y), beside(name, y, x)
     a, b = match_operands(name, x, y)
     return note_result(name, apply_binary(op, <Array>a, <Array>b, BOOL), <Array>a, <Array>b)
 

@@ -23,7 +23,7 @@ def test_comparisons(name, view, device):
     compare, a, b = getattr(operator, name), VIEWS[view](A), VIEWS[view](B)
     x = VIEWS[view](tensor(A, device))
     np.testing.assert_array_equal(array(compare(x, VIEWS[view](tensor(B, device)))), compare(a, b))
-    for number in (200, 0, 255, 256, 300, 2**40, -1, True, 199.5, np.uint8(200)):
+    for number in (200, 0, 255, 256, 300, 2**40, -1, True, 199.5, np.uint8(200), np.int8(-1), np.int64(2**40)):
         np.testing.assert_array_equal(array(compare(x, number)), compare(a, number))
         np.testing.assert_array_equal(array(compare(number, x)), compare(number, a))
     for dtype in ("bool", "int32", "int64", "float32", "float64"):
