@@ -321,6 +321,8 @@ class Conversion:
         return True
 
     def _check_arguments(self, rule: Rule, slot: Slot) -> None:
+        if slot.kind == "conv":
+            self._check_padding(slot)
         for ours, (theirs, default, convert) in rule.arguments.items():
             value = default if theirs is None else self._option(slot, theirs, default)
             expected, got = convert(value), getattr(slot.layer, ours, _ABSENT.get(ours))
@@ -335,6 +337,16 @@ class Conversion:
                     raise self._error(slot, f"{theirs}={default!r}, got {value!r}: if the code around the layer does "
                                             f"that, give arguments={{{theirs!r}: {default!r}}}")  # fmt: skip
                 raise self._error(slot, f"{ours}={shown!r}, {there}, got {got!r}: make the module with it{advice}")
+
+    def _check_padding(self, slot: Slot) -> None:
+        """Raise where a convolution of Keras pads otherwise; "same" is even padding only where the stride is 1."""
+        layer, theirs = slot.layer, self._option(slot, "padding", None)
+        even = tuple(d * (k - 1) / 2 for k, d in zip(layer.kernel_size, layer.dilation, strict=True))
+        same = ["same", even] if {*layer.stride} == {1} or not any(even) else ["same"]
+        known = {"same": same, "valid": ["valid", (0,) * len(even)]}
+        if theirs in known and layer.padding not in known[theirs]:
+            raise self._error(slot, f"padding={theirs!r}, as in the source, got {layer.padding!r}: make the module "
+                                    f"with it, or give arguments={{'padding': None}} if it pads equally")  # fmt: skip
 
     def _error(self, slot: Slot, text: str) -> ValueError:
         return ValueError(f"[convert.{self.name}] {slot.name or type(slot.layer).__name__}: expected {text}")

@@ -181,6 +181,19 @@ def test_a_keras_file_contradicts_what_arrays_do_not_say(keras_file):
         convert.keras(path, net, arguments={argument: usual})
 
 
+@pytest.mark.parametrize("padding, stride, same, others", [
+    ("same", 1, ("same", 1), (0, "valid", 2)), ("valid", 1, (0, "valid"), (1, "same")), ("same", 2, ("same",), (0, 1)),
+])  # fmt: skip
+def test_padding_in_a_keras_file(keras_file, padding, stride, same, others):
+    path = keras_file(layer("Conv2D", np.ones((3, 3, 1, 4)), np.ones(4), strides=[stride] * 2, padding=padding))
+    for value in same:
+        convert.keras(path, nn.Conv2d(1, 4, 3, stride, value))
+    for value in others:
+        with pytest.raises(ValueError, match=f"padding='{padding}', as in the source, got "):
+            convert.keras(path, nn.Conv2d(1, 4, 3, stride, value))
+        convert.keras(path, nn.Conv2d(1, 4, 3, stride, value), arguments={"padding": None})
+
+
 def test_both_directions_of_a_keras_file(keras_file, rng):
     parts = [[rng.standard_normal(shape) for shape in ((4, 12), (3, 12), (12,))] for _ in range(2)]
     cells = {
