@@ -220,12 +220,17 @@ FLOAT32 = {
     *(("keras", f"{kind}_norm") for kind in ("layer", "rms", "group", "instance", "batch")), ("paddle", "batch_norm"),
     ("flax", "nnx/batch_norm"), ("flax", "linen/batch_norm"), ("flax", "nnx/attention"),
 }  # fmt: skip
+# Values above 1 in float32; MindSpore's recurrent cells are further from float64 than those of others.
+ROUNDED = {
+    ("flax", "nnx/attention"): 5e-6, ("mlx", "group_norm"): 2e-6, ("mindspore", "rnn"): 1e-5,
+    ("mindspore", "gru"): 2e-5,
+}  # fmt: skip
 
 
 def tolerance(file, layer):
     if file in ("mlx", "onnx", "mindspore") or (file, layer) in FLOAT32:
-        return 5e-5 if file == "mindspore" else 1e-5
-    return 1e-11
+        return ROUNDED.get((file, layer), 1e-6)
+    return 1e-12
 
 
 def loaded(file, layer, make, arguments):
