@@ -81,7 +81,7 @@ class Conversion:
 
     def invert(self) -> dict[str, Array]:
         """Return the arrays of theirs for the module's state, by the slot's name and theirs, in the order of layers."""
-        state = {name: value.detach().to("cpu").numpy() for name, value in self.module.state_dict().items()}
+        state = _arrays_of(self.module)
         found: dict[str, Array] = {}
         channels = 0
         for slot in self.slots:
@@ -114,7 +114,7 @@ class Conversion:
 
     def complete(self) -> dict[str, Array]:
         """Return the module's state with the biases of recurrent layers that it does without."""
-        state = {name: value.detach().to("cpu").numpy() for name, value in self.module.state_dict().items()}
+        state = _arrays_of(self.module)
         for slot in self.slots:
             for rule in self._rules(slot):
                 self._check_arguments(rule, slot)
@@ -156,9 +156,9 @@ class Conversion:
     # ── the source ──
 
     def _group(self, source: Any) -> dict[str, dict[str, Array]]:
-        """Return the arrays of each slot, by theirs names."""
+        """Return the arrays of each slot, by their names."""
         if self.framework.ordered and isinstance(source, Mapping) and source:
-            unnamed = [f"arr_{k}" for k in range(len(source))]  # of np.savez(path, *model.get_weights())
+            unnamed = [f"arr_{k}" for k in range(len(source))]  # np.savez(path, *model.get_weights()) names them so
             source = [source[name] for name in unnamed] if {*source} == {*unnamed} else source
         if isinstance(source, Sequence):
             return self._deal([_array(value) for value in source])
@@ -354,6 +354,10 @@ class Conversion:
 
 def _array(value: Any) -> Array:
     return as_tensor(value).detach().to("cpu").numpy()
+
+
+def _arrays_of(module: nn.Module) -> dict[str, Array]:
+    return {name: _array(value) for name, value in module.state_dict().items()}
 
 
 def _flatten(tree: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Array]]:
