@@ -180,7 +180,7 @@ class BuildEngine(build_ext):
         return done.stdout
 
     def runnable(self, isas):
-        """Those whose flags the compiler sets by itself for this machine's processor; all if that is unknown."""
+        """Return those whose flags the compiler sets by itself for this machine's processor; all if that is unknown."""
         command = [*self.compiler.compiler_so_cxx, "-march=native", "-dM", "-E", "-x", "c++", os.devnull]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
@@ -198,7 +198,7 @@ class BuildEngine(build_ext):
         from declare import write
 
         stage = STAGE / "minigrad" / "engine"
-        if stage.is_symlink():  # of an older build, to cext/ itself
+        if stage.is_symlink():  # an older build made a link to cext/ itself
             stage.unlink()
         write(STAGE)
         for path in [*SOURCE.glob("*/*.pyx"), *SOURCE.glob("*/*.pxi")]:

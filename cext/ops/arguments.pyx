@@ -116,7 +116,7 @@ cdef Array layer_bias(str op, object bias, Array x, Array weight, int64_t output
 
 
 cdef int refuse_bytes(str op, Array x) except -1:
-    """Refuse bool and uint8, whose elements are no numbers to compute with."""
+    """Refuse bool and uint8, which have no arithmetic."""
     if x.code < INT32:
         raise undefined(op, x.dtype)
     return 0

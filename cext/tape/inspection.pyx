@@ -65,7 +65,7 @@ cpdef int64_t bytes_of(Array x: Array):
 
 
 @cython.final
-@cython.no_gc       # a profile makes many, and none can be part of a cycle
+@cython.no_gc       # listeners make many, and none can be part of a cycle
 @cython.binding(False)
 cdef class Outline:
     """The shape and the sizes of an array whose memory may be freed."""

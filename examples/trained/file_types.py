@@ -41,7 +41,7 @@ class FileTypes(nn.Module):
 def flax_tree(arrays: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
     """Return the weights as Flax has them, from the constants of the graph, which keep some of Flax's names."""
     found = {name.partition("MagikaV2/")[2]: a for name, a in arrays.items() if "MagikaV2/" in name}
-    kernels = {a.shape: a for a in arrays.values()}  # those of the two products are nameless
+    kernels = {a.shape: a for a in arrays.values()}  # the kernels of the two products have no names
     return {
         "Dense_0": {"kernel": kernels[257, 64], "bias": found["Dense_0/Reshape:0"].ravel()},
         **{f"LayerNorm_{k}": {"scale": found[f"LayerNorm_{k}/Reshape_2:0"].ravel(),
@@ -56,7 +56,7 @@ def flax_tree(arrays: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
 def ported(arrays: Mapping[str, Array]) -> FileTypes:
     """Return the network with the constants of the graph, by name."""
     net = FileTypes()
-    names = {"positions": "LayerNorm_0", "features": "LayerNorm_1"}  # of one shape, and sorted by name
+    names = {"positions": "LayerNorm_0", "features": "LayerNorm_1"}  # both have one shape, and are sorted by name
     net.load_state_dict(mg.convert.flax(flax_tree(arrays), net, names=names))
     return net
 

@@ -22,7 +22,7 @@ def is_array(value: Any) -> bool:
 def as_tensor(value: Any) -> Tensor:
     """Return an array-like as a tensor without a gradient, in a wider dtype if minigrad does not have its own.
 
-    Raises TypeError for what is no array of numbers, and ValueError for integers from 2⁶³ up.
+    Raises TypeError for anything but arrays of numbers, and ValueError for integers from 2⁶³ up.
     """
     if isinstance(value, Tensor):
         return asarray(value).detach()

@@ -93,12 +93,12 @@ def same(rule: Rule, *kinds: str) -> dict[str, tuple[Rule, ...]]:
 
 
 def _sizes(value: Any) -> Any:
-    """Return a stride as a module has it."""
+    """Return a stride as the tuple that modules have."""
     return value if value is UNSTATED else tuple(value)
 
 
 def _groups(value: Any) -> Any:
-    """Return the number of groups; -1 stands for that of channels, which is not known here."""
+    """Return the number of groups; -1 means one for each channel, whose number is not known here."""
     return UNSTATED if value == -1 else value
 
 

@@ -443,7 +443,7 @@ def _note_place(outermost: Module, error: Exception) -> None:
 
 
 def check_module(op: str, module: object) -> None:
-    """Reject an argument that is no module."""
+    """Raise TypeError if an argument is not a module."""
     if not isinstance(module, Module):
         raise TypeError(f"[{op}] expected a Module, got {kind_of(module)}")
 

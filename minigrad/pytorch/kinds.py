@@ -178,7 +178,7 @@ class Kinds(ast.NodeVisitor):
         return self.kind(node.value)
 
     def kind_of_dictcomp(self, node: ast.DictComp) -> Any:
-        items = node.generators[0].iter  # of a state, as in {name: x.clone() for name, x in net.state_dict().items()}
+        items = node.generators[0].iter  # a state may be copied, as {name: x.clone() for name, x in state.items()}
         if isinstance(items, ast.Call) and isinstance(items.func, ast.Attribute) and items.func.attr == "items":
             return "state" if self.kind(items.func.value) == "state" else "plain"
         return "plain"

@@ -15,7 +15,7 @@ import minigrad as mg
 from minigrad.pytorch.translation import Translator
 
 FOLDER = Path(__file__).parents[1] / "pytorch_scripts"
-UTILS = FOLDER / "utils.py"  # which the others import
+UTILS = FOLDER / "utils.py"  # a module that the others import
 SCRIPTS = sorted({*FOLDER.glob("*.py")} - {UTILS})
 
 

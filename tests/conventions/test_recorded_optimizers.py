@@ -7,7 +7,7 @@ from test_recorded import FILES, INPUTS
 
 from minigrad import optim
 
-STEPS = [0, 1, 7, 8, 19]  # those that are recorded
+STEPS = [0, 1, 7, 8, 19]  # the recorded ones
 KERAS = {"eps": 1e-7, "eps_before_correction": True}
 DECAY = {"weight_decay": 0.1, "decoupled_weight_decay": True}
 HEAVY = {"momentum": 0.9, "lr_in_momentum": True}

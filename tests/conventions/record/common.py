@@ -40,7 +40,7 @@ INPUTS = {
 }
 INPUTS["rows"][CONSTANT_ROW] = 0.75
 STEPS, RATE = 2, 0.125
-MATRIX = 2, 3  # of the parameters of optimizers for matrices
+MATRIX = 2, 3  # the shape of parameters of optimizers for matrices
 
 
 def weight(path, shape):

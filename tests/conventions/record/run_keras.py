@@ -165,7 +165,7 @@ for name, layer in {
     "group_norm_far_float32": layers.GroupNormalization(1, **plain),
     "batch_norm_far_float32": layers.BatchNormalization(**plain),
 }.items():
-    x = far.T if name.startswith("batch") else far  # of its rows, in all three
+    x = far.T if name.startswith("batch") else far  # all three normalize its rows
     y = ops.convert_to_numpy(layer(ops.convert_to_tensor(x.astype("float32")), training=True))
     recorder.add(name, y=y.T if name.startswith("batch") else y)
 recorder.write()
