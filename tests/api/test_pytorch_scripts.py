@@ -55,7 +55,7 @@ def test_losses_agree(path, capsys, monkeypatch):
 
 
 def test_programs():
-    assert len(SCRIPTS) >= 40
+    assert len(SCRIPTS) >= 48
     for path in SCRIPTS:
         lines = path.read_text(encoding="utf-8").splitlines()
         assert 30 <= len(lines) <= 100, path
