@@ -33,7 +33,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         void** s2
         void** s3
     struct Recurrence:
-        int32_t cell, norm, norm_cell, centered, swap
+        int32_t cell, norm, norm_cell, rounded, centered, swap
         double slope, eps, eps_c
         int64_t steps, batch, hidden, gates, segments, block, keep, panels
         int64_t[4] ends
@@ -53,7 +53,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
     cppclass Attention:
         int64_t batch, heads, group, queries, keys, width, value_width
         double scale, dropout
-        int32_t causal
+        int32_t causal, rounded
         Address q, k, v, bools, numbers, y, statistics, g, dq, dk, dv, delta, partial, scratch
         int64_t[4] mask_step
         uint64_t seed, offset
@@ -72,6 +72,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         const Rule* rules
         double (**sum_of_squares)(const Tensors&) noexcept nogil
     const Kernels* kernels
+    const bint has_bfloat16 "(mg::kernels->rounded_product != nullptr)"
     const int64_t MASK_CHUNK
     int64_t normalize_scratch(int64_t rows, int64_t groups, int64_t m, int64_t inner)
     int64_t batch_norm_scratch(int64_t outer, int64_t channels, int64_t inner)

@@ -16,7 +16,7 @@ from minigrad.engine.devices.backend cimport Backend, register
 from minigrad.engine.devices.kernel_list cimport repeat
 from minigrad.engine.memory.array cimport Array, alias, empty, empty_as, view
 from minigrad.engine.memory.calls cimport ACTIVE, is_capturing, refuse_in_capture
-from minigrad.engine.memory.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, UINT8, itemsize
+from minigrad.engine.memory.dtype cimport BOOL, bfloat16_allowed, FLOAT32, FLOAT64, INT32, INT64, UINT8, itemsize
 from minigrad.engine.memory.interop cimport from_object
 from minigrad.engine.memory.refusals cimport undefined
 from minigrad.engine.devices.blas import find
@@ -114,19 +114,27 @@ include "primitives.pxi"
 
 cdef extern from *:
     """
-    static const void* const mg_null = nullptr;
     // `launch` needs a function, not an overload set, and no reference parameters
     static constexpr auto gemm_of = [](int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n, int64_t k,
                                        const void* a, int64_t lda, int64_t sa, const void* b, int64_t ldb, int64_t sb,
-                                       void* c, int64_t ldc, int64_t sc, double beta, const void* bias) {
+                                       void* c, int64_t ldc, int64_t sc, double beta, const void* bias,
+                                       bool rounded) {
+        if (rounded)
+            return mg::kernels->rounded_product(
+                {ta, tb, beta != 0, batch, m, n, k, static_cast<const float*>(a), lda, sa, static_cast<const float*>(b),
+                 ldb, sb, static_cast<float*>(c), ldc, sc, static_cast<const float*>(bias)});
         mg::gemm(static_cast<mg::DType>(dtype), ta, tb, batch, m, n, k, a, lda, sa, b, ldb, sb, c, ldc, sc, beta, bias);
     };
     """
-    const void* NULL_POINTER "mg_null"
     cppclass Callable:
         pass
     Callable gemm_of
     ctypedef bint bint_ "bool"
+
+
+cdef inline bint rounds(int code, int64_t size=16) noexcept:
+    """Whether a product rounds its factors to bfloat16; where its smallest size is below 16, that is not faster."""
+    return bfloat16_allowed and code == FLOAT32 and size >= 16 and has_bfloat16
 
 
 cdef inline char* pointer(Array x) noexcept:
@@ -189,6 +197,7 @@ cdef Recurrence recurrence(cell, dict arrays):
     cdef int64_t end = 0, i
     memset(&r, 0, sizeof(Recurrence))
     r.cell, r.norm = cell.codes
+    r.rounded = rounds(w.code)
     r.norm_cell, r.centered, r.swap = cell.norm_cell, cell.centered, cell.swap
     r.slope, r.eps, r.eps_c = cell.slope, cell.eps, cell.eps_c
     r.steps, r.batch, r.hidden, r.gates = h.extent[0] - 1, h.extent[1], h.extent[2], w.extent[0] // h.extent[2]
@@ -238,6 +247,7 @@ cdef Attention attention_of(double scale, bint causal, double dropout, uint64_t 
     memset(&a, 0, sizeof(Attention))
     a.batch, a.heads, a.queries, a.width = q.extent[0], q.extent[1], q.extent[2], q.extent[3]
     a.group = a.heads // k.extent[1]
+    a.rounded = rounds(q.code)
     a.keys, a.value_width = k.extent[2], v.extent[3]
     a.scale, a.causal, a.dropout, a.seed, a.offset = scale, causal, dropout, seed, offset
     a.q, a.k, a.v, a.y, a.statistics = q.data, k.data, v.data, y.data, statistics.data
@@ -360,6 +370,11 @@ cdef int load() except -1:
         raise ImportError(f"[matmul] {message.decode()}")
     blas_loaded = True
     return 0
+
+
+def has_bfloat16_products() -> bool:
+    """bool: whether `set_float32_matmul_precision("medium")` makes products faster here."""
+    return has_bfloat16
 
 
 def isa() -> str:

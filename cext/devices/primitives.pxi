@@ -125,7 +125,7 @@ cdef class CPU(Backend):
         launch(batch * m * n * max(k // 16, 1), gemm_of, out.code, ta, tb, batch, m, n, k, a.data,
                max(lda, m if ta else k), (a.step[0] // size if last == 2 else 0), b.data,
                max(ldb, k if tb else n), (b.step[0] // size if last == 2 else 0), out.data,
-               n, m * n, beta, NULL_POINTER if bias is None else <const void*>bias.data)
+               n, m * n, beta, <const void*>pointer(bias), rounds(out.code, min(m, n, k)))
 
     # ── rows and channels ──
 

@@ -19,7 +19,7 @@
 // The files of kernels, each of which has a function that fills its part of the table.
 #define MG_FILES(f)                                                                                                \
     f(elementwise) f(reduce) f(norm) f(batch_norm) f(conv) f(pooling) f(recurrent) f(softmax) f(attention) f(scan) \
-        f(index) f(order) f(optimizer) f(random)
+        f(index) f(order) f(optimizer) f(random) f(bfloat16)
 #define MG_DECLARE(file) void fill_##file(Kernels&);
 #define MG_DECLARE_ISA(isa) \
     namespace mg::isa {     \

@@ -54,6 +54,7 @@ enum CellNorm { NO_NORM, NORM_STATE, NORM_SUM };  // normalizes the state's part
 // layer lacks are null. recurrent.cpp has the equations.
 struct Recurrence {
     int32_t cell, norm, norm_cell;
+    int32_t rounded;    // whether products round their factors to bfloat16
     int32_t centered;   // whether the norms subtract the mean: LN, otherwise RMSNorm
     int32_t swap;       // GRU: its update gate weighs the new state instead of the old one
     double slope;       // the hard sigmoid's; 0: the logistic function
@@ -76,6 +77,20 @@ struct Recurrence {
     // scratch buffers: [panels + blocks (2 columns + 4 H)], and doubles [blocks, 2 (columns + H)] or null
     void *scratch, *totals;
     int64_t panels;  // H, or in backward columns, rows of the other one rounded up to 32
+};
+
+// C[batch, m, n] = op(A)[batch, m, k] op(B)[batch, k, n] + C or bias[n] or nothing, with factors rounded to bfloat16.
+// The arguments are those of `gemm` (runtime/gemm.hpp).
+struct RoundedProduct {
+    bool transpose_a, transpose_b, accumulate;
+    int64_t batch, m, n, k;
+    const float* a;
+    int64_t lda, stride_a;
+    const float* b;
+    int64_t ldb, stride_b;
+    float* c;
+    int64_t ldc, stride_c;
+    const float* bias;
 };
 
 // A two-dimensional convolution, without padding: its borders have been added to x before. In groups, or one:
@@ -108,7 +123,7 @@ struct Attention {
 
     int64_t batch, heads, group, queries, keys, width, value_width;
     double scale;
-    int32_t causal;
+    int32_t causal, rounded;  // rounded: products round their factors to bfloat16
     const void *q, *k, *v;
     const void *bools, *numbers;
     int64_t mask_step[4];

@@ -47,9 +47,23 @@ template <class T>
 MG_INLINE void transpose(Vector<T>*) {}
 #endif
 
+// Panels of factors that are rounded to bfloat16, and products with them (bfloat16.cpp); a panel takes no more memory.
+// The functions below use them where `rounded` asks for it, which it does for float32 alone.
+#define MG_ROUNDS (MG_TRANSPOSES && __AVX512F__)
+void round_panel(int64_t k, int64_t n, const float* b, int64_t row_step, int64_t column_step, int64_t first,
+                 float* panel);
+void multiply_rounded(bool transposed, int64_t rows, int64_t k, int64_t n, const float* a, int64_t lda,
+                      const float* panels, int64_t step, const float* bias, bool accumulated, float* c, int64_t ldc);
+
 // Packs the panel from column `first` on of b[k, n], whose elements lie row_step and column_step apart
 template <class T, int64_t width = PANEL<T>>
-void pack_panel(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, int64_t first, T* panel) {
+void pack_panel(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, int64_t first, T* panel,
+                [[maybe_unused]] bool rounded = false) {
+#if MG_ROUNDS
+    if constexpr (sizeof(T) == 4 && width == PANEL<T>) {
+        if (rounded) return round_panel(k, n, b, row_step, column_step, first, panel);
+    }
+#endif
     const int64_t columns = n - first < width ? n - first : width;
     b += first * column_step;
     int64_t rows = 0;  // rows copied in squares of registers
@@ -147,7 +161,13 @@ MG_INLINE void multiply_panel(int64_t k, const T* a, int64_t lda, const T* b, in
 // c[rows, n] = start + a[rows, k] b with the panels of b[k, n]
 template <class T, bool transposed = false>
 void multiply_panels(int64_t rows, int64_t k, int64_t n, const T* a, int64_t lda, const T* panels, const T* bias,
-                     bool accumulated, T* c, int64_t ldc) {
+                     bool accumulated, T* c, int64_t ldc, [[maybe_unused]] bool rounded = false) {
+#if MG_ROUNDS
+    if constexpr (sizeof(T) == 4) {
+        if (rounded)
+            return multiply_rounded(transposed, rows, k, n, a, lda, panels, k * PANEL<T>, bias, accumulated, c, ldc);
+    }
+#endif
     for (int64_t j = 0; j < n; j += PANEL<T>, panels += k * PANEL<T>) {
         in_parts(rows, [&]<int R>(int64_t first) MG_INLINED {
             multiply_panel<T, R, transposed>(k, a + first * (transposed ? 1 : lda), lda, panels, n - j,

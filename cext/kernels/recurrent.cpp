@@ -330,9 +330,9 @@ T* scratch_of(const Rows<T>& r, int64_t block) {
 }
 
 template <class T>
-void pack_panels(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, T* panels) {
+void pack_panels(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, T* panels, bool rounded) {
     parallel_each(ceil_divide(n, PANEL<T>), 1 + GRAIN / (k * PANEL<T>), [=](int64_t i) {
-        pack_panel(k, n, b, row_step, column_step, i * PANEL<T>, panels + i * k * PANEL<T>);
+        pack_panel(k, n, b, row_step, column_step, i * PANEL<T>, panels + i * k * PANEL<T>, rounded);
     });
 }
 
@@ -340,12 +340,13 @@ void pack_panels(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t col
 // every panel is packed into the same memory and used while it is in the nearest cache.
 template <class T>
 void multiply_once(int64_t rows, int64_t k, int64_t n, const T* a, const T* b, int64_t row_step, int64_t column_step,
-                   const T* bias, bool accumulate, T* c, T* panels) {
+                   const T* bias, bool accumulate, T* c, T* panels, bool rounded) {
     parallel(ceil_divide(n, PANEL<T>), 1 + GRAIN / (k * PANEL<T> * rows), [=](int64_t first, int64_t last) {
         T* panel = panels + first * k * PANEL<T>;
         for (int64_t j = first * PANEL<T>; j < last * PANEL<T> && j < n; j += PANEL<T>) {
-            pack_panel(k, n, b, row_step, column_step, j, panel);
-            multiply_panels(rows, k, minimum(n - j, PANEL<T>), a, k, panel, offset(bias, j), accumulate, c + j, n);
+            pack_panel(k, n, b, row_step, column_step, j, panel, rounded);
+            multiply_panels(rows, k, minimum(n - j, PANEL<T>), a, k, panel, offset(bias, j), accumulate, c + j, n,
+                            rounded);
         }
     });
 }
@@ -360,9 +361,9 @@ void recurrent(const Recurrence& recurrence) {
     const bool once = r.steps == 1 && r.batch > 0;
     if (once)
         multiply_once(r.batch, H, columns, r.row(r.h, 0, 0, H), r.w, 1, H, r.bias, false, r.row(r.z, 0, 0, columns),
-                      panels);
+                      panels, r.rounded);
     else
-        pack_panels(H, columns, r.w, 1, H, panels);
+        pack_panels(H, columns, r.w, 1, H, panels, r.rounded);
     parallel_each(ceil_divide(r.batch, r.block), 1, [&](int64_t b) {
         const int64_t begin = b * r.block, end = minimum(begin + r.block, r.batch);
         Scratch<T> scratch{};
@@ -370,7 +371,7 @@ void recurrent(const Recurrence& recurrence) {
         for (int64_t t = 0; t < r.steps; t++) {
             if (!once)
                 multiply_panels(end - begin, H, columns, r.row(r.h, t, begin, H), H, panels, r.bias, false,
-                                r.row(r.z, t * r.keep, begin, columns), columns);
+                                r.row(r.z, t * r.keep, begin, columns), columns, r.rounded);
             for (int64_t n = begin; n < end; n++) {
                 T *h = r.row(r.h, t + 1, n, H), *c = r.row(r.c, t + 1, n, H);
                 if (!r.alive(t, n)) {
@@ -409,7 +410,7 @@ void recurrent_backward(const Recurrence& recurrence) {
     const int64_t H = r.hidden, columns = r.columns, blocks = ceil_divide(r.batch, r.block);
     T* panels = r.scratch;
     const bool once = r.steps == 1 && r.batch > 0;
-    if (!once) pack_panels(columns, H, r.w, H, 1, panels);
+    if (!once) pack_panels(columns, H, r.w, H, 1, panels, r.rounded);
     double* totals =
         static_cast<double*>(r.totals);  // [blocks, 2 (columns + hidden)]: dgamma, dbeta, dgamma_c, dbeta_c
     const int64_t affine = 2 * (columns + H);
@@ -454,7 +455,7 @@ void recurrent_backward(const Recurrence& recurrence) {
             // samples that have ended have dz = 0
             if (!once)
                 multiply_panels<T>(end - begin, columns, H, r.row(r.dz, t, begin, columns), columns, panels, nullptr,
-                                   true, r.row(r.dh, 0, begin, H), H);
+                                   true, r.row(r.dh, 0, begin, H), H, r.rounded);
             summed += end - begin;
             if (totals && (summed >= FLUSH || t == 0)) {
                 flush(affine, sums, total);
@@ -464,7 +465,7 @@ void recurrent_backward(const Recurrence& recurrence) {
     });
     if (once)
         multiply_once<T>(r.batch, columns, H, r.row(r.dz, 0, 0, columns), r.w, H, 1, nullptr, true,
-                         r.row(r.dh, 0, 0, H), panels);
+                         r.row(r.dh, 0, 0, H), panels, r.rounded);
     if (!totals) return;
     const auto add_up = [&](void* out, int64_t n, int64_t place) {
         for (int64_t j = 0; out && j < n; j++) {

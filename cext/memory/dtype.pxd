@@ -22,5 +22,7 @@ cdef inline bint is_float(int code) noexcept nogil:
 
 cdef str EXPECTED                   # the names of all dtypes, for errors
 cdef int default_float              # the code of `get_default_dtype()`
+cdef str matmul_precision            # "highest", "high" or "medium"
 cdef bint tf32_allowed              # whether products of float32 on a GPU may round their factors to TF32
+cdef bint bfloat16_allowed          # whether products of float32 may round their factors to bfloat16
 cdef dict CODES                     # by dtype name and by Python type

@@ -121,10 +121,11 @@ def set_default_dtype(d: DTypeLike) -> None:
 
 cdef str matmul_precision = "highest"
 tf32_allowed = False
+bfloat16_allowed = False
 
 
 def get_float32_matmul_precision() -> str:
-    """The precision of float32 products on a GPU: ``"highest"``, unless `set_float32_matmul_precision` chose another.
+    """The precision of products of float32: ``"highest"``, unless `set_float32_matmul_precision` chose another.
 
     Examples
     --------
@@ -136,18 +137,21 @@ def get_float32_matmul_precision() -> str:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Choose how precisely a GPU computes matrix products, convolutions and attention of float32.
+    """Choose how precisely matrix products, recurrent layers, attention and convolutions of float32 are computed.
 
-    Tensor cores multiply several times as fast where factors may be rounded to TF32, which has the range of float32 and
-    10 bits of fraction instead of 23. The relative error of a product then grows from about 1e-7 to 1e-3; sums remain
-    float32. GPUs of compute capability below 8.0 have no TF32. The choice changes nothing on the CPU and in float64. It
-    holds for the whole process. (PyTorch has another setting for convolutions.)
+    Where factors may be rounded, processors multiply several times as fast; sums and everything else remain float32.
+    The relative error of a product, about 1e-7, grows to 1e-3 with TF32, which has the range of float32 and 10 bits
+    of fraction instead of 23, and to 8e-3 with bfloat16, which has 7. A product that is not finite where the exact one
+    is, or the other way round, comes from factors above 3.39e38, which are rounded to infinity. On the CPU, bfloat16
+    also reads subnormal factors as zero. The choice holds for the whole process, and changes nothing in float64.
+    (PyTorch computes ``"medium"`` like ``"highest"`` on CPUs, and has another setting for convolutions.)
 
     Parameters
     ----------
     precision : str
-        ``"highest"``, the default, computes with the precision of float32; ``"high"`` allows TF32. ``"medium"``, which
-        lets PyTorch use bfloat16 too, is the same as ``"high"`` here.
+        ``"highest"``, the default: float32. ``"high"``: TF32 on GPUs of compute capability 8.0 and above. ``"medium"``:
+        also bfloat16 on CPUs with AVX512_BF16, but for convolutions and products of fewer than 16 rows, columns or
+        terms, where it is not faster; `show_config` says whether this CPU has it.
 
     Raises
     ------
@@ -162,11 +166,11 @@ def set_float32_matmul_precision(precision: str) -> None:
     'high'
     >>> mg.set_float32_matmul_precision("highest")
     """
-    global matmul_precision, tf32_allowed
+    global matmul_precision, tf32_allowed, bfloat16_allowed
     if not isinstance(precision, str) or precision not in ("highest", "high", "medium"):
         raise ValueError(f"[set_float32_matmul_precision] expected 'highest', 'high' or 'medium', got {precision!r}")
     matmul_precision = str(precision)
-    tf32_allowed = matmul_precision != "highest"
+    tf32_allowed, bfloat16_allowed = matmul_precision != "highest", matmul_precision == "medium"
 
 
 cdef DType dtype_of(int code):

@@ -19,7 +19,7 @@ from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.devices.kernel_list cimport restore
 from minigrad.engine.memory.array cimport Array, alias, empty_as, next_moment, same_shape, shape_of
 from minigrad.engine.memory.calls cimport refuse_in_capture
-from minigrad.engine.memory.dtype cimport default_float, tf32_allowed
+from minigrad.engine.memory.dtype cimport default_float, matmul_precision
 from minigrad.engine.memory.listener cimport Listener, current_listener, set_listener
 from minigrad.engine.tape.node cimport ANOMALY, Node, modes, recording
 from minigrad.engine.devices.backend import is_intercepted
@@ -66,7 +66,7 @@ cdef object signature(object tree, list tensors):
 
 def key_of(tree: Any, tensors: list[Tensor]) -> tuple[Any, ...]:
     """The signature of arguments, with what is set for all operations; the tensors in it are appended to the list."""
-    return recording(), default_float, bool(tf32_allowed), signature(tree, tensors)
+    return recording(), default_float, matmul_precision, signature(tree, tensors)
 
 
 def is_watched() -> bool:

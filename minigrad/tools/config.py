@@ -12,6 +12,8 @@ CUPY = ("cupy", "cupy-cuda12x", "cupy-cuda13x")  # one module, published under s
 def show_config() -> None:
     """Print the version, the instruction set in use, threads, BLAS, CuPy and the GPUs it sees.
 
+    ``medium`` is how `set_float32_matmul_precision` computes ``"medium"`` on this CPU.
+
     CuPy is imported only if it is installed, and only here.
 
     Examples
@@ -21,6 +23,7 @@ def show_config() -> None:
     Python    3.11.7 (CPython, x86_64, Linux)
     NumPy     2.4.6
     SIMD      avx512
+    medium    bfloat16
     threads   2
     BLAS      OpenBLAS 0.3.34 SkylakeX
     CuPy      not installed
@@ -33,8 +36,9 @@ def show_config() -> None:
     cupy, gpu = _cuda()
     rows = {
         "minigrad": __version__, "Python": f"{platform.python_version()} ({system})",
-        "NumPy": metadata.version("numpy"), "SIMD": cpu.isa(), "threads": cpu.get_num_threads(), "BLAS": cpu.blas(),
-        "CuPy": cupy, "GPU": gpu,
+        "NumPy": metadata.version("numpy"), "SIMD": cpu.isa(),
+        "medium": "bfloat16" if cpu.has_bfloat16_products() else "float32 (no AVX512_BF16)",
+        "threads": cpu.get_num_threads(), "BLAS": cpu.blas(), "CuPy": cupy, "GPU": gpu,
     }  # fmt: skip
     for name, value in rows.items():
         print(f"{name:8s}  {value}")

@@ -66,8 +66,9 @@ def test_other_libraries_where_they_are_required(package):
 def test_show_config(capsys):
     mg.show_config()
     rows = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert list(rows) == ["minigrad", "Python", "NumPy", "SIMD", "threads", "BLAS", "CuPy", "GPU"]
+    assert list(rows) == ["minigrad", "Python", "NumPy", "SIMD", "medium", "threads", "BLAS", "CuPy", "GPU"]
     assert rows["minigrad"] == mg.__version__
+    assert rows["medium"] in ("bfloat16", "float32 (no AVX512_BF16)")
     assert rows["SIMD"] in ("baseline", "avx2", "avx512")
     assert int(rows["threads"]) == mg.get_num_threads()
     assert rows["BLAS"].startswith("OpenBLAS")
