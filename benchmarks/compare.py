@@ -39,10 +39,10 @@ WORKLOADS = (
     "ln_fwd",
     "ln_bwd",
 )
-FRAMEWORKS = ("minigrad", "torch", "torchc", "jax", "captured", "gemm")
+FRAMEWORKS = ("minigrad", "torch", "torchc", "jax", "captured", "medium", "torchm", "torcha", "gemm")
 TITLES = {
-    "minigrad": "minigrad", "captured": "captured", "torch": "PyTorch", "torchc": "torch.compile",
-    "torchg": "CUDA Graphs", "jax": "JAX", "gemm": "products alone",
+    "minigrad": "minigrad", "captured": "captured", "medium": "medium", "torch": "PyTorch", "torchc": "torch.compile",
+    "torchg": "CUDA Graphs", "torchm": "PyTorch, medium", "torcha": "autocast", "jax": "JAX", "gemm": "products alone",
 }  # fmt: skip
 MARKS = ("<!-- speed: written by benchmarks/compare.py -->", "<!-- /speed -->")
 
@@ -106,12 +106,17 @@ def medians(row):
     return {framework: statistics.median(times) for framework, times in row.items() if times}
 
 
+PEERS = ("torch", "torchc", "torchg", "torchm", "torcha", "jax")
+
+
 def ratios(row):
-    """Return minigrad's time over PyTorch's and over the best peer's; None if one of the two is missing."""
+    """Return quotients by title: of minigrad's time, in "medium" where that was measured, over those of others."""
     times = medians(row)
-    ours, peers = times.get("minigrad"), [times[name] for name in ("torch", "torchc", "torchg", "jax") if name in times]
-    torch = times.get("torch")
-    return (ours / torch if ours and torch else None), (ours / min(peers) if ours and peers else None)
+    ours, peers = times.get("medium", times.get("minigrad")), [times[name] for name in PEERS if name in times]
+    others = {"÷ PyTorch": times.get("torch"), "÷ best peer": min(peers, default=None)}
+    if "medium" in row:
+        others = {"÷ minigrad": times.get("minigrad")} | others
+    return {title: ours / other if ours and other else None for title, other in others.items()}
 
 
 def shown(ms):
@@ -122,12 +127,14 @@ def shown(ms):
 def table(results):
     """Return the Markdown table of a results file."""
     frameworks = results["frameworks"]
-    header = ["ms per step", *(TITLES[name] for name in frameworks), "÷ PyTorch", "÷ best peer"]
+    header = ["ms per step", *(TITLES[name] for name in frameworks), *ratios(dict.fromkeys(frameworks, ()))]
     lines = [header, ["---"] + ["---:"] * (len(header) - 1)]
     for workload, row in results["times_ms"].items():
         times = medians(row)
         cells = [shown(times[name]) if name in times else "" for name in frameworks]
-        lines.append([workload, *cells, *("" if ratio is None else f"**{ratio:.2g}**" for ratio in ratios(row))])
+        lines.append(
+            [workload, *cells, *("" if ratio is None else f"**{ratio:.2g}**" for ratio in ratios(row).values())]
+        )
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     count = results["threads"]
     rounds = results["rounds"]
@@ -162,7 +169,7 @@ def main():
         choices=FRAMEWORKS,
         default=FRAMEWORKS[:4],
         metavar="NAME",
-        help=f"any of {' '.join(FRAMEWORKS)} (default: all but captured and gemm)",
+        help=f"any of {' '.join(FRAMEWORKS)} (default: the first four)",
     )
     parser.add_argument("--threads", type=int, default=2, help="threads and cores for each (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="processes per framework (default: %(default)s)")

@@ -8,7 +8,7 @@ import json
 import os
 import time
 
-FRAMEWORKS = ("minigrad", "captured", "torch", "torchc", "torchg", "jax", "gemm")
+FRAMEWORKS = ("minigrad", "captured", "medium", "torch", "torchc", "torchg", "torchm", "torcha", "jax", "gemm")
 
 
 def hold_to(threads):
@@ -49,7 +49,7 @@ def step_of(framework, workload, threads, device="cpu", count=1):
 
         if jax.default_backend() != "gpu":
             raise workloads.Unavailable(f"this JAX runs on the {jax.default_backend()}: pip install 'jax[cuda12]'")
-    module = workloads if framework in ("minigrad", "captured") else peers
+    module = workloads if framework in ("minigrad", "captured", "medium") else peers
     step = getattr(module, f"{framework}_step")(workloads.parse(workload, device), threads)
     finish = finish_of(framework, device)
 
@@ -78,7 +78,9 @@ def main():
     parser.add_argument(
         "framework",
         choices=FRAMEWORKS,
-        help="captured: minigrad.capture; torchc: torch.compile; torchg: CUDA Graphs; gemm: only the matrix products",
+        help='captured: minigrad.capture; medium: minigrad with the precision "medium"; torchc: torch.compile; '
+        'torchg: CUDA Graphs; torchm: PyTorch with the precision "medium"; torcha: under autocast to bfloat16; '
+        "gemm: only the matrix products",
     )
     parser.add_argument("workloads", nargs="+", help="such as mlp256_b128; workloads.py lists them")
     parser.add_argument("--threads", type=int, default=2, help="threads and cores to use (default: %(default)s)")

@@ -4,7 +4,7 @@ import numpy as np
 from workloads import LEAVES, MATRIX_OPS, Unavailable, inputs, is_single, norm_shapes
 
 
-def torch_step(work, threads, compiled=False, recorded=False):
+def torch_step(work, threads, compiled=False, recorded=False, autocast=False):
     """Return a function that runs one step of the workload in PyTorch."""
     import torch
     from torch import nn
@@ -31,7 +31,7 @@ def torch_step(work, threads, compiled=False, recorded=False):
         return chain
 
     if work.kind == "attn":
-        leaves = [u.clone().requires_grad_() for u in x]
+        leaves = [(u.bfloat16() if autocast else u.clone()).requires_grad_() for u in x]
         g = torch.randn_like(leaves[0])
         attend = torch.compile(F.scaled_dot_product_attention) if compiled else F.scaled_dot_product_attention
         return lambda: torch.autograd.grad(attend(*leaves, is_causal=True), leaves, g)
@@ -191,7 +191,8 @@ def torch_step(work, threads, compiled=False, recorded=False):
     optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=True, capturable=recorded)
 
     def loss(x, y):
-        return loss_of(model(x), y)
+        with torch.autocast(work.device, torch.bfloat16, enabled=autocast):
+            return loss_of(model(x), y)
 
     if compiled:
         loss = torch.compile(loss)
@@ -207,6 +208,21 @@ def torch_step(work, threads, compiled=False, recorded=False):
 def torchc_step(work, threads):
     """Return the same under torch.compile."""
     return torch_step(work, threads, compiled=True)
+
+
+def torchm_step(work, threads):
+    """Return the same with the precision "medium"."""
+    import torch
+
+    torch.set_float32_matmul_precision("medium")
+    return torch_step(work, threads)
+
+
+def torcha_step(work, threads):
+    """Return the same under autocast to bfloat16; attention alone gets operands of that type."""
+    if is_single(work.kind) or work.kind == "lstm":
+        raise Unavailable("only training steps are cast")
+    return torch_step(work, threads, autocast=True)
 
 
 def torchg_step(work, threads):

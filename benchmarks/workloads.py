@@ -269,6 +269,14 @@ def minigrad_step(work, threads, wrap=lambda model: model):
     return step
 
 
+def medium_step(work, threads):
+    """Return the step of minigrad, whose products may round their factors to bfloat16."""
+    import minigrad as mg
+
+    mg.set_float32_matmul_precision("medium")
+    return minigrad_step(work, threads)
+
+
 def captured_step(work, threads):
     """Return the step of minigrad, captured."""
     import minigrad as mg
