@@ -15,6 +15,23 @@ namespace {
 constexpr int64_t WIDTH = PANEL<float>, WORDS = LANES<float>;
 constexpr int64_t DEPTH = 256;            // words of a row of A that are rounded at once: with 32 columns of B, 48 KB
 constexpr int64_t ROWS = 64, GROUP = 16;  // rows of A that are rounded at once, in groups
+constexpr int64_t COLUMNS = 256;          // columns of B whose panels a thread holds
+
+// What a thread has rounded: allocated when the thread first needs it, and freed when the thread ends
+struct Scratch {
+    alignas(REGISTER) uint32_t words[ROWS * DEPTH];
+    alignas(REGISTER) float panels[COLUMNS * DEPTH];
+
+    static Scratch& get() {
+        struct Owner {
+            Scratch* memory = nullptr;
+            ~Owner() { delete memory; }
+        };
+        static thread_local Owner owner;
+        if (!owner.memory) owner.memory = new Scratch;
+        return *owner.memory;
+    }
+};
 
 MG_INLINE __mmask16 first_lanes(int64_t count) {
     return __mmask16(count < WORDS ? (1u << maximum(count, 0)) - 1 : ~0u);
@@ -139,7 +156,7 @@ void round_panel(int64_t k, int64_t n, const float* b, int64_t row_step, int64_t
 MG_BFLOAT16 void multiply_rounded(bool transposed, int64_t rows, int64_t k, int64_t n, const float* a, int64_t lda,
                                   const float* panels, int64_t step, const float* bias, bool accumulated, float* c,
                                   int64_t ldc) {
-    alignas(64) thread_local uint32_t words[ROWS * DEPTH];
+    uint32_t* const words = Scratch::get().words;
     const int64_t all = ceil_divide(k, 2);
     for (int64_t p = 0; p < all || p == 0; p += DEPTH) {
         const int64_t depth = minimum(2 * DEPTH, k - 2 * p), pairs = ceil_divide(depth, 2);
@@ -175,8 +192,7 @@ MG_BFLOAT16 void multiply_rounded(bool transposed, int64_t rows, int64_t k, int6
 MG_KERNEL(rounded_product)
 void rounded_product(const RoundedProduct& p) {
     // A chunk takes some microseconds, and its panels stay in the cache of a core
-    constexpr int64_t COLUMNS = 256, WANTED = 16;
-    thread_local float panels[COLUMNS * DEPTH];
+    constexpr int64_t WANTED = 16;
     const auto part = [](int64_t x, int64_t most) {
         return minimum(x, ceil_divide(ceil_divide(x, ceil_divide(x, most)), WIDTH) * WIDTH);
     };
@@ -196,6 +212,7 @@ void rounded_product(const RoundedProduct& p) {
         const float* const a = p.a + item / chunks * p.stride_a + (p.transpose_a ? i : i * p.lda);
         const float* const b = p.b + item / chunks * p.stride_b + (p.transpose_b ? j * p.ldb : j);
         float* const c = p.c + item / chunks * p.stride_c + i * p.ldc + j;
+        float* const panels = Scratch::get().panels;
         for (int64_t k = 0; k < p.k || k == 0; k += 2 * DEPTH) {
             const int64_t depth = minimum(2 * DEPTH, p.k - k);
             const int64_t step = ceil_divide(depth, 2) * WIDTH;
