@@ -58,6 +58,8 @@ def options(
         parser.add_argument("--checkpoint", type=Path, metavar="FOLDER",
                             help="where to save runs after every epoch, to resume them if interrupted")  # fmt: skip
     parser.add_argument("--device", default="cpu", help="where the arrays live (default: cpu)")
+    parser.add_argument("--precision", choices=("highest", "high", "medium"), default="highest",
+                        help="of products, as set_float32_matmul_precision takes it (default: highest)")  # fmt: skip
     name = Path(parser.prog).stem + ".png"
     parser.add_argument("--plot", default=name, metavar="FILE",
                         help="where to save the figure, '' for nowhere (default: %(default)s)")  # fmt: skip
@@ -67,6 +69,7 @@ def options(
             setattr(args, name, value)
     if problem := _problem(args, full, data):
         parser.error(f"argument {problem}")
+    mg.set_float32_matmul_precision(args.precision)
     return args
 
 
