@@ -12,7 +12,7 @@ import ctypes
 
 from minigrad.engine.memory.array cimport Array, Buffer, shape_of
 from minigrad.engine.memory.calls cimport ACTIVE, ActiveCalls, KernelList, belongs_here, is_capturing, source_line
-from minigrad.engine.memory.dtype cimport FLOAT32, code_of, dtype_of, itemsize, tf32_allowed
+from minigrad.engine.memory.dtype cimport bfloat16_allowed, FLOAT32, code_of, dtype_of, itemsize, tf32_allowed
 from minigrad.engine.memory.pool cimport gpus
 from minigrad.engine.memory.shapes cimport MAX_NDIM
 from minigrad.engine.memory.calls import CaptureError
@@ -46,6 +46,7 @@ cdef extern from "runtime/device.hpp" namespace "mg" nogil:
         SetWorkspace set_workspace
         SetMathMode set_math_mode
         void* products[2]
+        void* typed_product
     cppclass Target:
         void* stream
         void* handle
@@ -133,6 +134,7 @@ def connect(cuda_driver: Any, cublas: Any, cuda: Any, stream: Any) -> None:
     blas.set_math_mode = <SetMathMode>address(cublas.cublasSetMathMode)
     blas.products[0] = <void*>address(cublas.cublasSgemmStridedBatched)
     blas.products[1] = <void*>address(cublas.cublasDgemmStridedBatched)
+    blas.typed_product = <void*>address(cublas.cublasGemmStridedBatchedEx)
     get_stream = NULL
     if stream is not None and PyCapsule_IsValid(stream, "intptr_t (int)"):
         get_stream = <GetStream>PyCapsule_GetPointer(stream, "intptr_t (int)")
@@ -192,6 +194,7 @@ include "cuda_launch.pxi"
 
 cdef enum:
     TF32_MODE = 3           # CUBLAS_TF32_TENSOR_OP_MATH
+    BFLOAT16_MODE = 75      # CUBLAS_COMPUTE_32F_FAST_16BF
 
 cdef dict handles = {}      # cuBLAS's, by GPU
 
@@ -228,8 +231,11 @@ cdef Operand operand(Array x, int64_t rows, int64_t columns) noexcept:
     return Operand(0, max(row, columns), stride)
 
 
-def multiply(int device, Array a, Array b, Array out, double beta) -> bool:
-    """out = a b + beta out by cuBLAS, for matrices or batches of them; False if that is beta out, and not done."""
+def multiply(int device, Array a, Array b, Array out, double beta, bint can_round) -> bool:
+    """out = a b + beta out by cuBLAS, for matrices or batches of them; False if that is beta out, and not done.
+
+    `can_round`: whether tensor cores may multiply float32 numbers, rounded as `set_float32_matmul_precision` allows.
+    """
     cdef int64_t m = out.extent[out.ndim_ - 2], n = out.extent[out.ndim_ - 1], k = a.extent[a.ndim_ - 1]
     cdef int64_t batch = out.extent[0] if out.ndim_ == 3 else 1
     cdef Operand left = operand(a, m, k), right = operand(b, k, n)
@@ -247,7 +253,10 @@ def multiply(int device, Array a, Array b, Array out, double beta) -> bool:
         return False
     # cuBLAS is column-major: out.T = b.T a.T
     product.is_double, product.beta, product.batch = out.code != FLOAT32, beta, <int>batch
-    product.mode = TF32_MODE if tf32_allowed and not product.is_double else 0
+    if can_round and tf32_allowed and not product.is_double:
+        product.mode = BFLOAT16_MODE if bfloat16_allowed else TF32_MODE
+    else:
+        product.mode = 0
     product.m, product.n, product.k = <int>n, <int>m, <int>k
     product.transposed_a, product.leading_a, product.stride_a = right.transposed, <int>right.leading, right.stride
     product.transposed_b, product.leading_b, product.stride_b = left.transposed, <int>left.leading, left.stride

@@ -50,6 +50,7 @@ struct Blas {
     // Batched products in float32 and in float64. The function for single matrices divides long sums among blocks: it
     // took longer on an H200, and its bits may depend on the workspace, which differs between a step and its replay.
     void* products[2];
+    void* typed_product;  // batched, too, with the types of all operands and of the arithmetic
 };
 inline Blas blas;
 
@@ -127,7 +128,7 @@ inline void capture_kernel(KernelList& list, int device, int64_t work, const Ker
 
 // out = a b + beta out for batches of column-major matrices, as cuBLAS takes them.
 struct Product {
-    int is_double, mode;  // 0, or 3: TF32
+    int is_double, mode;  // 0; 3: TF32; or BFLOAT16
     int transposed_a, transposed_b;
     int m, n, k, batch;
     int leading_a, leading_b, leading_out;
@@ -141,11 +142,25 @@ struct Product {
         std::lock_guard lock(mutex);
         int error = blas.set_stream(handle, stream);
         if (error == 0 && workspace) error = blas.set_workspace(handle, workspace, bytes);
+        if (mode == BFLOAT16) return error ? error : call_rounded(handle);
         if (error == 0) error = blas.set_math_mode(handle, mode);
         return error ? error : is_double ? call<double>(handle) : call<float>(handle);
     }
 
   private:
+    enum { FLOAT32_DATA = 0, BFLOAT16 = 75, DEFAULT_ALGORITHM = -1 };  // CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_16BF
+
+    int call_rounded(void* handle) const {
+        using Function =
+            int (*)(void*, int, int, int, int, int, const void*, const void*, int, int, long long, const void*, int,
+                    int, long long, const void*, void*, int, int, long long, int, int, int);
+        const float one = 1, other = static_cast<float>(beta);
+        return reinterpret_cast<Function>(blas.typed_product)(
+            handle, transposed_a, transposed_b, m, n, k, &one, reinterpret_cast<const void*>(a), FLOAT32_DATA,
+            leading_a, stride_a, reinterpret_cast<const void*>(b), FLOAT32_DATA, leading_b, stride_b, &other,
+            reinterpret_cast<void*>(out), FLOAT32_DATA, leading_out, stride_out, batch, BFLOAT16, DEFAULT_ALGORITHM);
+    }
+
     template <class T>
     int call(void* handle) const {
         using Function = int (*)(void*, int, int, int, int, int, const T*, const T*, int, long long, const T*, int,

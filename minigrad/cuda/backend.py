@@ -12,7 +12,7 @@ from minigrad.cuda import faults
 from minigrad.cuda.attention import Attention
 from minigrad.cuda.elementwise import Elementwise, check_defined
 from minigrad.cuda.index import Index
-from minigrad.cuda.launch import BLOCK, WARP, empty, launch, power_of_two
+from minigrad.cuda.launch import BLOCK, WARP, empty, has_tf32, launch, power_of_two
 from minigrad.cuda.optimizer import Optimizer
 from minigrad.cuda.random import Random
 from minigrad.cuda.recurrent import Recurrent
@@ -214,7 +214,7 @@ class CUDA(Elementwise, Attention, Recurrent, Windows, Softmax, Index, Random, O
         if bias is not None:
             self._copy_in_order(bias.detach().broadcast_to(out.shape), out)
             beta = 1.0
-        if not cuda.multiply(self.device, a, b, out, beta) and beta == 0:
+        if not cuda.multiply(self.device, a, b, out, beta, has_tf32(self.device)) and beta == 0:
             self.fill(out, 0.0)
 
 

@@ -6,7 +6,8 @@ import traceback
 import numpy as np
 from cupy import cuda, load_library
 
-OP_N, TF32, FAILED = 0, 3, 13
+OP_N, FAILED = 0, 13
+FRACTION = {0: None, 3: 10, 75: 7}  # the bits that remain of factors, by mode: all, TF32, bfloat16
 
 
 def at(address, dtype, count):
@@ -16,22 +17,21 @@ def at(address, dtype, count):
 
 def multiply(is_double, mode, stream, workspace, *arguments):
     try:
-        assert mode in (0, TF32), mode
         kind = "float64" if is_double else "float32"
-        cuda.submit(stream or 0, product(kind, mode == TF32, stream, workspace, *arguments))
+        cuda.submit(stream or 0, product(kind, FRACTION[mode], stream, workspace, *arguments))
     except Exception:
         traceback.print_exc()
         return FAILED
     return 0
 
 
-def shortened(x):
-    """Return floats rounded to the 10 bits after the leading one that TF32 has."""
-    bits = np.ascontiguousarray(x).view(np.uint32)
-    return ((bits + 0x1000) & 0xFFFFE000).astype(np.uint32).view(np.float32)
+def shortened(x, fraction):
+    """Return floats rounded to so many bits after the leading one."""
+    bits, rest = np.ascontiguousarray(x).view(np.uint32), 23 - fraction
+    return ((bits + (1 << rest - 1)) >> rest << rest).astype(np.uint32).view(np.float32)
 
 
-def product(dtype, tf32, stream, workspace, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc,
+def product(dtype, fraction, stream, workspace, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc,
             stride_c, batch):  # fmt: skip
     """Return what computes c = alpha op(a) op(b) + beta c for each of a batch."""
     for op, rows, columns, ld in ((op_a, m, k, lda), (op_b, k, n, ldb), (OP_N, m, n, ldc)):
@@ -55,8 +55,8 @@ def product(dtype, tf32, stream, workspace, op_a, op_b, m, n, k, alpha, a, lda, 
             out = matrix(c + i * stride_c * size, OP_N, m, n, ldc)
             left = matrix(a + i * stride_a * size, op_a, m, k, lda)
             right = matrix(b + i * stride_b * size, op_b, k, n, ldb)
-            if tf32:
-                left, right = shortened(left), shortened(right)
+            if fraction:
+                left, right = shortened(left, fraction), shortened(right, fraction)
             with np.errstate(all="ignore"):  # like cuBLAS, without warnings
                 value = out.dtype.type(alpha) * (left @ right)
                 out[...] = value + out.dtype.type(beta) * out if beta else value
