@@ -102,6 +102,8 @@ def wrappers():
     found = {}
     for part in (SOURCE / "ops" / "wrappers.txt").read_text("utf-8").split("\n[")[1:]:
         module, _, rows = part.partition("]\n")
+        if rest := ROW.sub("", rows).strip():
+            raise SystemExit(f"ops/wrappers.txt: this is not a row: {rest}")
         texts, shared = [], sorted({*re.findall(r" = (function\w*)\(", rows)})  # functions of arithmetic.pyx
         if shared and module != "arithmetic":
             texts.append(f"from minigrad.engine.ops.arithmetic cimport {', '.join(shared)}\n")
