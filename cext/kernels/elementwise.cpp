@@ -3,9 +3,11 @@
 // Cheap operations have vector loops for contiguous operands and for operands of stride 0 (broadcast
 // scalars), and one loop for any other strides. Costly float32 functions run in blocks of 16 that lie
 // in place or, at the tail and for any strides, are gathered into a buffer: one vector body handles all.
+// Those with a version in wide.hpp take a block as one vector where AVX-512 is available.
 // Functions of the C library run in one plain loop. A bool is a byte, 0 or 1; integers wrap.
 #include "math.hpp"
 #include "vector.hpp"
+#include "wide.hpp"
 
 namespace mg::MG_ISA {
 namespace {
@@ -200,50 +202,68 @@ void binary(int64_t n, char* const* data, const int64_t* strides) {
     }
 }
 
-// Blocks of float32: the m <= BLOCK elements of an operand, in place or gathered into the buffer
+// Blocks of float32, as many as lie in place in all operands, or one of m <= BLOCK elements that goes through buffers
 constexpr int BLOCK = 16;
 
-MG_INLINE const float* gather(char* p, int64_t stride, int64_t m, float* buffer) {
-    if (m == BLOCK && stride == sizeof(float)) return &at<float>(p, 0);
+MG_INLINE void gather(char* p, int64_t stride, int64_t m, float* buffer) {
     for (int64_t j = 0; j < m; j++) buffer[j] = at<float>(p, j * stride);
-    return buffer;
 }
 
 MG_INLINE void scatter(const float* y, char* p, int64_t stride, int64_t m) {
     for (int64_t j = 0; j < m; j++) at<float>(p, j * stride) = y[j];
 }
 
-template <class Op>
+// y = f(x...) for the elements of a block
+template <class Op, bool wide, class... X>
+MG_INLINE void apply_block(float* y, const X*... x) {
+    if constexpr (wide) {
+        constexpr Whole<float> whole{0};
+        whole.store(y, Op::apply(whole.load(x)...));
+    } else {
+#pragma omp simd
+        for (int j = 0; j < BLOCK; j++) y[j] = Op::apply(x[j]...);
+    }
+}
+
+template <class Op, bool wide = false>
 void unary_blocks(int64_t n, char* const* data, const int64_t* strides) {
     float buffer[BLOCK] = {}, result[BLOCK];
-    for (int64_t i = 0; i < n; i += BLOCK) {
-        const int64_t m = n - i < BLOCK ? n - i : BLOCK;
-        char* to = data[1] + i * strides[1];
-        const bool direct = m == BLOCK && strides[1] == sizeof(float);
-        const float* x = gather(data[0] + i * strides[0], strides[0], m, buffer);
+    const bool packed = strides[0] == sizeof(float) && strides[1] == sizeof(float);
+    for (int64_t i = 0, m; i < n; i += m) {
+        char *from = data[0] + i * strides[0], *to = data[1] + i * strides[1];
+        const bool direct = packed && n - i >= BLOCK;
+        m = direct ? (n - i) / BLOCK * BLOCK : minimum(n - i, BLOCK);
+        if (!direct) gather(from, strides[0], m, buffer);
+        const float* x = direct ? &at<float>(from, 0) : buffer;
         float* y = direct ? &at<float>(to, 0) : result;
-#pragma omp simd
-        for (int j = 0; j < BLOCK; j++) y[j] = Op::apply(x[j]);
+        for (int64_t j = 0; j < m; j += BLOCK) apply_block<Op, wide>(y + j, x + j);
         if (!direct) scatter(result, to, strides[1], m);
     }
 }
 
-template <class Op>
+template <class Op, bool wide = false>
 void binary_blocks(int64_t n, char* const* data, const int64_t* strides) {
+    constexpr int64_t SIZE = sizeof(float);
     float buffer[2][BLOCK] = {}, result[BLOCK];
-    for (int k = 0; k < 2; k++)  // a number is gathered once
-        if (strides[k] == 0) gather(data[k], 0, n < BLOCK ? n : BLOCK, buffer[k]);
-    const auto operand = [&](int k, int64_t i, int64_t m) {
-        return strides[k] == 0 ? buffer[k] : gather(data[k] + i * strides[k], strides[k], m, buffer[k]);
-    };
-    for (int64_t i = 0; i < n; i += BLOCK) {
-        const int64_t m = n - i < BLOCK ? n - i : BLOCK;
+    bool packed = strides[2] == SIZE;
+    for (int k = 0; k < 2; k++) {
+        packed &= strides[k] == SIZE || strides[k] == 0;
+        if (strides[k] == 0) gather(data[k], 0, minimum(n, BLOCK), buffer[k]);  // a number is gathered once
+    }
+    for (int64_t i = 0, m; i < n; i += m) {
         char* to = data[2] + i * strides[2];
-        const bool direct = m == BLOCK && strides[2] == sizeof(float);
-        const float *a = operand(0, i, m), *b = operand(1, i, m);
+        const bool direct = packed && n - i >= BLOCK;
+        m = direct ? (n - i) / BLOCK * BLOCK : minimum(n - i, BLOCK);
+        const auto operand = [&](int k) -> const float* {
+            char* from = data[k] + i * strides[k];
+            if (strides[k] != 0 && direct) return &at<float>(from, 0);
+            if (strides[k] != 0) gather(from, strides[k], m, buffer[k]);
+            return buffer[k];
+        };
+        const float *a = operand(0), *b = operand(1);
         float* y = direct ? &at<float>(to, 0) : result;
-#pragma omp simd
-        for (int j = 0; j < BLOCK; j++) y[j] = Op::apply(a[j], b[j]);
+        const int64_t step_a = strides[0] / SIZE, step_b = strides[1] / SIZE;  // 0 or 1 if there are several blocks
+        for (int64_t j = 0; j < m; j += BLOCK) apply_block<Op, wide>(y + j, a + j * step_a, b + j * step_b);
         if (!direct) scatter(result, to, strides[2], m);
     }
 }
@@ -356,7 +376,7 @@ struct Cast {
 
 // ---- the table --------------------------------------------------------------------------------------------------
 
-enum Kind { VECTOR, BLOCKS, PLAIN, TRIGONOMETRIC, POWER };  // the loops that functions.inc names
+enum Kind { VECTOR, BLOCKS, WIDE, PLAIN, TRIGONOMETRIC, POWER };  // the loops that functions.inc names
 
 template <Kind kind, Unary op, class types, class... T>
 void set_unary(Kernels& k, Types<T...>) {
@@ -364,6 +384,7 @@ void set_unary(Kernels& k, Types<T...>) {
     auto loop = []<class U>(U) -> Loop {
         if constexpr (kind == VECTOR) return unary<F, U>;
         if constexpr (kind == BLOCKS && std::is_same_v<U, float>) return unary_blocks<F>;
+        if constexpr (kind == WIDE && std::is_same_v<U, float>) return unary_blocks<F, HAS_WIDE>;
         if constexpr (kind == TRIGONOMETRIC && std::is_same_v<U, float>) return trigonometric<op>;
         return unary_strided<F, U>;
     };
@@ -377,6 +398,7 @@ void set_binary(Kernels& k, Types<T...>) {
     auto loop = []<class U>(U) -> Loop {
         if constexpr (kind == VECTOR) return binary<F, U>;
         if constexpr (kind == BLOCKS && std::is_same_v<U, float>) return binary_blocks<F>;
+        if constexpr (kind == WIDE && std::is_same_v<U, float>) return binary_blocks<F, HAS_WIDE>;
         if constexpr (kind == POWER && is_float<U>) return powers<F, U>;
         return binary_strided<F, U>;
     };

@@ -2,7 +2,7 @@
 //
 // Infinities, NaN, subnormals and zeros of either sign are right. The largest errors over all float32, in units
 // in the last place: pow 0.6, log 0.9, exp, exp2 1.0, erf 1.2, tanh 1.5, expm1, log1p 1.6, sin, cos 1.7, softplus,
-// log2, log10 2.0, sigmoid 2.5, silu 2.4, gelu 8 (where it is nearly 0). The polynomials and rational functions are
+// log2, log10 2.0, sigmoid 2.5, silu 3.1, gelu 8 (where it is nearly 0). The polynomials and rational functions are
 // minimax fits of the relative error, their coefficients rounded. float64 goes to the C library.
 #pragma once
 
@@ -47,8 +47,12 @@ MG_INLINE Reduced reduce_exp(float x, float tail = 0) {
 }
 
 // e^r - 1 for |r| <= ln 2 / 2
-MG_INLINE float expm1_reduced(float r) {
-    return r + r * r * polynomial(r, 0x1.fffffep-2f, 0x1.5554a8p-3f, 0x1.55578cp-5f, 0x1.122d38p-7f, 0x1.6ae28ap-10f);
+template <class T>
+MG_INLINE T expm1_reduced(T r) {
+    constexpr T O = {};  // a coefficient of a vector is a vector
+    return r + r * r *
+                   polynomial(r, O + 0x1.fffffep-2f, O + 0x1.5554a8p-3f, O + 0x1.55578cp-5f, O + 0x1.122d38p-7f,
+                              O + 0x1.6ae28ap-10f);
 }
 
 // y 2^n for |n| <= 252, in two factors: results may be subnormal or infinite
@@ -275,7 +279,30 @@ MG_INLINE T silu(T x) {
 template <class T>
 MG_INLINE T silu_derivative(T x) {
     const auto [s, t] = logistic(x);
-    return s * (1 + x * t);
+    return s * (x * t + 1.0f);
+}
+
+// gelu by tanh: x (1 + tanh z)/2 = x sigmoid(2 z), which keeps the digits of small results. 2 z = x (FIRST + THIRD x^2)
+// with FIRST = 2 sqrt(2/pi) and THIRD = 0.044715 FIRST.
+template <class T>
+struct TanhGelu {
+    using Number = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    static constexpr Number FIRST = Number(1.5957691216057308), THIRD = Number(0.07135481627260025);
+    Logistic<T> of;
+
+    MG_INLINE explicit TanhGelu(T x) : of(logistic(x * (x * x * THIRD + FIRST))) {}
+};
+
+template <class T>
+MG_INLINE T gelu_tanh(T x) {
+    return x * TanhGelu<T>(x).of.s;
+}
+template <class T>
+MG_INLINE T gelu_tanh_derivative(T x) {
+    using G = TanhGelu<T>;
+    const auto [s, t] = G(x).of;
+    const T y = s * x * t;  // 0 where the square of x overflows
+    return s + (y * G::FIRST + x * (x * y) * (3 * G::THIRD));
 }
 
 }  // namespace mg::MG_ISA

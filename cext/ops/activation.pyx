@@ -18,8 +18,8 @@ from minigrad.engine.ops import join
 from math import pi, sqrt
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
-    int ELU, ELU_SLOPE, GELU, GELU_GRAD, LEAKY_RELU, LEAKY_RELU_SLOPE, RELU, RELU_GRAD, SIGMOID, SIGMOID_GRAD
-    int SILU, SILU_GRAD, SOFTPLUS, SOFTPLUS_GRAD
+    int ELU, ELU_SLOPE, GELU, GELU_GRAD, GELU_TANH, GELU_TANH_GRAD, LEAKY_RELU, LEAKY_RELU_SLOPE, RELU, RELU_GRAD
+    int SIGMOID, SIGMOID_GRAD, SILU, SILU_GRAD, SOFTPLUS, SOFTPLUS_GRAD
 
 
 cdef Op relu_op = fused(RELU_GRAD, operation("relu", relu_backward, "y = max(x, 0)", "dx = g where x > 0, else 0", "y"))
@@ -121,20 +121,23 @@ cpdef Array gelu(x: TensorLike, approximate: str = "none"):
     """
     cdef Call _call = begin(gelu_op)
     cdef Array a = float_operand("gelu", x), out
-    if approximate == "tanh":
-        return gelu_by_tanh(a)
-    if approximate != "none":
+    cdef bint exact = approximate == "none"
+    if not exact and approximate != "tanh":
         raise ValueError(f"[gelu] expected approximate 'none' or 'tanh', got {approximate!r}")
-    out = apply_unary(GELU, a, a.code)
-    track(gelu_op, out, a)
+    out = apply_unary(GELU if exact else GELU_TANH, a, a.code)
+    track(gelu_op if exact else gelu_tanh_op, out, a)
     return out
 
 
-cdef Array gelu_by_tanh(Array x):
-    """x (1 + tanh z) / 2 as x σ(2 z), which keeps the digits of small results; beyond ±30, σ is 0 or 1."""
-    cdef Array u = maximum(minimum(x, 30), -30)
-    z = multiply(u, add(multiply(square(u), 0.044715), 1))
-    return multiply(x, sigmoid(multiply(z, 2 * sqrt(2 / pi))))
+cdef Op gelu_tanh_op = fused(GELU_TANH_GRAD, operation(
+    "gelu_tanh", gelu_tanh_backward, "y = x (1 + tanh z) / 2 = x σ(2z) with z = √(2/π) (x + 0.044715 x³)",
+    "dx = g σ(2z) (1 + 2 x σ(−2z) z′)", "x"))
+cdef int gelu_tanh_backward(Node node, Array g) except -1:
+    cdef Array x = node.value(0), u = maximum(minimum(x, 30), -30)      # beyond ±30, σ is 0 or 1
+    twice = multiply(multiply(u, add(multiply(square(u), 0.044715), 1)), 2 * sqrt(2 / pi))
+    slope = multiply(add(multiply(square(u), 3 * 0.044715), 1), 2 * sqrt(2 / pi))
+    within = multiply(multiply(x, sigmoid(negative(twice))), slope)
+    return node.send(0, multiply(g, multiply(sigmoid(twice), add(within, 1))))
 
 
 cdef Op softplus_op = fused(SOFTPLUS_GRAD, operation(

@@ -12,6 +12,12 @@ __device__ inline T sigmoid(T x) { return 1 / (1 + exp(-x)); }
 __device__ inline T softplus(T x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
 __device__ inline T silu(T x) { return x * sigmoid(x); }
 __device__ inline T silu_derivative(T x) { return sigmoid(x) * (1 + x * sigmoid(-x)); }
+__device__ inline T gelu_tanh(T x) { return x * sigmoid(x * (T(1.5957691216057308) + T(0.07135481627260025) * (x * x))); }
+__device__ inline T gelu_tanh_derivative(T x) {
+    const T first = T(1.5957691216057308), third = T(0.07135481627260025), z = x * (first + third * (x * x));
+    const T y = sigmoid(z) * x * sigmoid(-z);  // 0 where the square of x overflows
+    return sigmoid(z) + (y * first + x * (x * y) * (3 * third));
+}
 __device__ inline T gelu(T x) { return x * normcdf(x); }
 __device__ inline T gelu_derivative(T x) {
     const T square = x * x, lost = fma(x, x, -square);  // the rounding error, which the exponential would amplify

@@ -1,7 +1,7 @@
 """How each operation is written in ONNX: a table from the names on the tape to nodes."""
 
 from collections.abc import Callable
-from math import log
+from math import log, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ FORMULAS: dict[str, Callable[..., str]] = {
     "squared_difference": lambda g, n, a, b: g.Mul(d := g.Sub(a, b), d),
     "hypot": lambda g, n, a, b: g.Sqrt(g.Add(g.Mul(a, a), g.Mul(b, b))),
     "silu": lambda g, n, x: g.Mul(x, g.Sigmoid(x)),
+    "gelu_tanh": lambda g, n, x: g.Mul(x, g.Sigmoid(g.Mul(x, g.Add(
+        n(2 * sqrt(2 / pi)), g.Mul(n(2 * sqrt(2 / pi) * 0.044715), g.Mul(x, x)))))),
     "trunc": lambda g, n, x: g.Mul(g.Sign(x), g.Floor(g.Abs(x))),
     "isfinite": lambda g, n, x: g.Not(g.Or(g.IsNaN(x), g.IsInf(x))),
     "not_equal": lambda g, n, a, b: g.Not(g.Equal(a, b)),

@@ -25,6 +25,7 @@ for dtype in ("float32", "float64"):
     x, w, b = leaf(37, 53), leaf(53), leaf(53)
     functions = {
         "exp": mg.exp, "tanh": mg.tanh, "erf": mg.erf, "sin": mg.sin, "gelu": F.gelu, "silu": F.silu,
+        "gelu by tanh": lambda x: F.gelu(x, approximate="tanh"),
         "log": lambda x: mg.log(x * x + 0.1), "sqrt": lambda x: mg.sqrt(abs(x) + 0.1),
         "pow": lambda x: (abs(x) + 0.1) ** 1.7, "softmax": F.softmax, "log_softmax": F.log_softmax,
         "sum": lambda x: x.sum(0), "var": lambda x: x.var(1), "cumsum": lambda x: x.cumulative_sum(axis=1),

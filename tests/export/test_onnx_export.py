@@ -112,7 +112,7 @@ def operators(graph):
 
 ENCODER = {"batch_first": True, "norm_first": True}
 LAYERS = [  # the module, the example, its free axes, and other arguments
-    ("an MLP", lambda: nn.Sequential(nn.Linear(3, 8), nn.LayerNorm(8), nn.GELU(), nn.Dropout(0.5), nn.Linear(8, 2)), floats(4, 3), {"x": ROWS}, floats(9, 3)),
+    ("an MLP", lambda: nn.Sequential(nn.Linear(3, 8), nn.LayerNorm(8), nn.GELU("tanh"), nn.Dropout(0.5), nn.Linear(8, 2)), floats(4, 3), {"x": ROWS}, floats(9, 3)),
     ("Linear of sequences", lambda: nn.Linear(3, 5), floats(4, 2, 3), {"x": {0: "N", 1: "T"}}, floats(6, 7, 3)),
     ("a CNN", lambda: nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 6, 3, stride=2, groups=2), nn.GroupNorm(2, 6), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 3)), floats(2, 1, 12, 12), {"x": IMAGES}, floats(3, 1, 17, 20)),
     ("LeNet's head", lambda: nn.Sequential(nn.Conv2d(1, 4, 5), nn.Tanh(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(64, 3)), floats(2, 1, 12, 12), {"x": ROWS}, floats(5, 1, 12, 12)),

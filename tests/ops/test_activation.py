@@ -85,10 +85,16 @@ def test_nan_stays_nan(name, dtype, device):
 
 
 def test_small_results_of_gelu(device):
-    """x (1 + tanh z) / 2 would be 0 below -5.5 in float32."""
-    x = np.array([-8.0, -6.0, -5.0], np.float32)
-    z = math.sqrt(2 / math.pi) * (x.astype(float) + 0.044715 * x.astype(float) ** 3)
-    near(F.gelu(tensor(x, device), "tanh"), x / (1 + np.exp(-2 * z)), rtol=1e-5)
+    """x (1 + tanh z) / 2 would be 0 below -5.5 in float32, and so would its derivative."""
+    x = tensor(np.array([-8.0, -6.0, -5.0], np.float32), device, True)
+    exact = array(x).astype(float)
+    z = math.sqrt(2 / math.pi) * (exact + 0.044715 * exact**3)
+    slope, s = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * exact**2), 1 / (1 + np.exp(-2 * z))
+    y = F.gelu(x, "tanh")
+    near(y, exact * s, rtol=1e-5)
+    for create_graph in (False, True):
+        g = mg.grad(y, x, mg.ones(3, device=device), retain_graph=True, create_graph=create_graph)
+        near(g, s + 2 * exact * s * (1 - s) * slope, rtol=1e-5)
 
 
 def test_normalized_zeros(device):
