@@ -1,15 +1,14 @@
 #include "buffer.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
-
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 
 // AddressSanitizer sees only whole blocks: it has to be told which bytes of a block are in use.
 #if defined(__SANITIZE_ADDRESS__)
@@ -24,46 +23,17 @@
 namespace mg {
 namespace {
 
-// Four classes per octave: at most a quarter of a block is wasted. Classes start at 64 bytes.
+// Four classes per octave: at most a quarter of a small block is wasted. Classes start at 64 bytes.
 constexpr int CLASSES = 4 * 58;
 // With MINIGRAD_CACHE_LIMIT=0 every block goes back to the C library, whose own checks and poisoning then see it.
 const char* const LIMIT = std::getenv("MINIGRAD_CACHE_LIMIT");
 const int64_t CACHE_LIMIT = LIMIT ? std::atoll(LIMIT) : int64_t{1} << 30;
-constexpr int64_t LARGE = int64_t{1} << 22;
 
 Buffer* free_lists[CLASSES];
 int64_t in_use = 0, cached = 0;
 Arena* arenas = nullptr;      // all of them
 Arena* opened = nullptr;      // the open one, unless it is paused
 bool being_recorded = false;  // whether one is open or paused
-
-// The owner of foreign memory may hold another buffer, whose release frees a further owner, and so on. Beyond a certain
-// depth, buffers are put into a list for the outermost call of the thread, so that a long chain is not freed
-// recursively.
-constexpr int DEEP = 30;
-Buffer* unused = nullptr;
-thread_local int depth = 0;
-
-void drop(Buffer* buffer) {
-    if (buffer->drop) buffer->drop(buffer->owner);
-    std::free(buffer);
-}
-
-__attribute__((noinline)) void give_back(Buffer* buffer) {
-    if (depth == DEEP) {
-        buffer->next = unused;
-        unused = buffer;
-        return;
-    }
-    depth++;
-    drop(buffer);
-    while (depth == 1 && unused) {
-        buffer = unused;
-        unused = buffer->next;
-        drop(buffer);
-    }
-    depth--;
-}
 
 int size_class(int64_t bytes) {
     const int64_t lines = bytes <= 64 ? 1 : (bytes + 63) / 64;
@@ -78,15 +48,136 @@ int64_t class_bytes(int size_class) {
     return 64 * ((int64_t{4} + size_class % 4 + 1) << (octave - 2));
 }
 
-void* map(int64_t bytes) {
-    const bool huge = bytes >= LARGE;
-    const int64_t alignment = huge ? int64_t{1} << 21 : 64;
-    const int64_t rounded = (bytes + alignment - 1) / alignment * alignment;
-    void* memory = std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(rounded));
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-    if (memory && huge) madvise(memory, static_cast<size_t>(rounded), MADV_HUGEPAGE);  // fewer page faults
+// ---- pieces of regions ----------------------------------------------------------------------------------------------
+
+// Blocks of MEDIUM bytes or more are cut from regions, and joined with their free neighbours when nobody holds them any
+// longer, so that what arrays of one size have freed serves those of any other. Each block follows the one before it,
+// whose address is its `next`; the last of a region is an END without data. The `version` of a free piece is how many
+// of its bytes have been in use since the system gave them.
+constexpr int64_t MEDIUM = int64_t{1} << 15, REGION = int64_t{1} << 25;
+constexpr int64_t HUGE_PAGE = int64_t{1} << 21, LARGEST_PAGE = int64_t{1} << 16;
+constexpr int64_t HEADER = sizeof(Buffer);
+constexpr int FREE = -3, END = -4;  // size classes
+const int FIRST_CUT = CACHE_LIMIT ? size_class(MEDIUM) : CLASSES;
+auto& pieces = *new std::set<std::pair<int64_t, Buffer*>>;  // the free ones, by size; never destroyed
+
+int64_t multiple(int64_t bytes, int64_t of) { return (bytes + of - 1) / of * of; }
+Buffer* after(const Buffer* piece) { return reinterpret_cast<Buffer*>(piece->data + piece->bytes); }
+
+Buffer* put_header(void* memory, int64_t bytes, int size_class, Buffer* before = nullptr) {
+    PERMIT(memory, HEADER);
+    auto* buffer = static_cast<Buffer*>(memory);
+    *buffer = Buffer{static_cast<char*>(memory) + HEADER, bytes, 0, 0, nullptr, nullptr, before, size_class, 0};
+    return buffer;
+}
+
+// A region of one free piece; null if out of memory. Huge pages save page faults; the END must not make one resident.
+Buffer* new_region(int64_t bytes) {
+    const int64_t size = std::max(REGION, multiple(bytes + 2 * HEADER, HUGE_PAGE));
+    void* memory = std::aligned_alloc(static_cast<size_t>(HUGE_PAGE), static_cast<size_t>(size));
+    if (!memory) return nullptr;
+#if defined(MADV_HUGEPAGE)
+    madvise(memory, static_cast<size_t>(size - HUGE_PAGE), MADV_HUGEPAGE);
 #endif
-    return memory;
+    Buffer* piece = put_header(memory, size - 2 * HEADER, FREE);
+    put_header(after(piece), 0, END, piece);
+    return piece;
+}
+
+// The smallest free piece of at least so many bytes, without what it has beyond them
+Buffer* cut(int64_t bytes) {
+    bytes = multiple(bytes, 64);
+    const auto found = pieces.lower_bound({bytes, nullptr});
+    Buffer* piece = found != pieces.end() ? found->second : new_region(bytes);
+    if (!piece) return nullptr;
+    if (found != pieces.end()) pieces.erase(found);
+    const int64_t rest = piece->bytes - bytes - HEADER;
+    if (rest >= MEDIUM) {
+        Buffer* last = after(piece);
+        piece->bytes = bytes;
+        last->next = put_header(after(piece), rest, FREE, piece);
+        last->next->version = std::max<int64_t>(piece->version - bytes, 0);
+        pieces.emplace(rest, last->next);
+    }
+    cached -= std::min(piece->version, piece->bytes);
+    return piece;
+}
+
+// Gives the memory of a free piece back to the system.
+void discard(Buffer* piece) {
+    cached -= piece->version;
+    piece->version = 0;
+    if (!piece->next && after(piece)->size_class == END) {
+        pieces.erase({piece->bytes, piece});
+        PERMIT(piece, piece->bytes + 2 * HEADER);
+        return std::free(piece);
+    }
+#if defined(__linux__)
+    constexpr int ADVICE = MADV_DONTNEED;
+#else
+    constexpr int ADVICE = MADV_FREE;
+#endif
+    const auto start = multiple(reinterpret_cast<int64_t>(piece->data), LARGEST_PAGE);
+    const auto end = reinterpret_cast<int64_t>(after(piece)) / LARGEST_PAGE * LARGEST_PAGE;
+    if (end > start) madvise(reinterpret_cast<void*>(start), static_cast<size_t>(end - start), ADVICE);
+}
+
+void join(Buffer* piece) {
+    cached += piece->version = piece->bytes;
+    const auto absorb = [](Buffer* first, Buffer* second) {
+        first->bytes += HEADER + second->bytes;
+        first->version += second->version;
+        return first;
+    };
+    Buffer *last = after(piece), *before = piece->next;
+    if (last->size_class == FREE) {
+        pieces.erase({last->bytes, last});
+        absorb(piece, last);
+    }
+    if (before && before->size_class == FREE) {
+        pieces.erase({before->bytes, before});
+        piece = absorb(before, piece);
+    }
+    piece->size_class = FREE;
+    after(piece)->next = piece;
+    pieces.emplace(piece->bytes, piece);
+    FORBID(piece->data, piece->bytes);
+    if (cached > CACHE_LIMIT) discard(piece);
+}
+
+// ---- foreign memory ------------------------------------------------------------------------------------------------
+
+// The owner of foreign memory may hold another buffer, whose release frees a further owner, and so on. Beyond a certain
+// depth, buffers are put into a list for the outermost call of the thread, so that a long chain is not freed
+// recursively.
+constexpr int DEEP = 30;
+Buffer* unused = nullptr;
+thread_local int depth = 0;
+
+void drop(Buffer* buffer) {
+    if (buffer->drop) buffer->drop(buffer->owner);
+    std::free(buffer);
+}
+
+// Frees foreign memory or a piece.
+__attribute__((noinline)) void give_back(Buffer* buffer) {
+    if (buffer->size_class >= 0) {
+        in_use -= buffer->bytes;
+        return join(buffer);
+    }
+    if (depth == DEEP) {
+        buffer->next = unused;
+        unused = buffer;
+        return;
+    }
+    depth++;
+    drop(buffer);
+    while (depth == 1 && unused) {
+        buffer = unused;
+        unused = buffer->next;
+        drop(buffer);
+    }
+    depth--;
 }
 
 void fixed(void*) {}  // the `drop` of a block of an arena that is not used again
@@ -229,31 +320,34 @@ void free_arena(Arena* arena) {
 
 namespace {
 
-inline Buffer* from_pool([[maybe_unused]] int64_t bytes, int k) {
-    const int64_t usable = class_bytes(k);
+// A block that no list has; null if out of memory
+__attribute__((noinline)) Buffer* fresh_block(int64_t bytes, int k) {
+    if (k >= FIRST_CUT) {
+        Buffer* piece = cut(bytes);
+        if (piece) piece->size_class = k;
+        return piece;
+    }
+    void* memory = std::aligned_alloc(64, static_cast<size_t>(class_bytes(k) + HEADER));
+    return memory ? put_header(memory, class_bytes(k), k) : nullptr;
+}
+
+inline Buffer* from_pool(int64_t bytes, int k) {
     Buffer* buffer = free_lists[k];
     if (buffer) {
         free_lists[k] = buffer->next;
-        cached -= usable;
+        cached -= buffer->bytes;
     } else {
-        void* memory = map(usable + static_cast<int64_t>(sizeof(Buffer)));
-        if (!memory) {
+        buffer = fresh_block(bytes, k);
+        if (!buffer) {
             empty_cache();
-            memory = map(usable + static_cast<int64_t>(sizeof(Buffer)));
-            if (!memory) return nullptr;
+            buffer = fresh_block(bytes, k);
+            if (!buffer) return nullptr;
         }
-        buffer = static_cast<Buffer*>(memory);
-        buffer->data = static_cast<char*>(memory) + sizeof(Buffer);
-        buffer->bytes = usable;
-        buffer->drop = nullptr;
-        buffer->owner = nullptr;
-        buffer->size_class = k;
-        buffer->device = 0;
     }
     buffer->references = 1;
     buffer->version = 0;
-    in_use += usable;
-    FORBID(buffer->data, usable);
+    in_use += buffer->bytes;
+    FORBID(buffer->data, buffer->bytes);
     PERMIT(buffer->data, bytes);
     return buffer;
 }
@@ -311,7 +405,7 @@ Buffer* allocate_on(int device, int64_t bytes, Buffer* (*fresh)(int64_t bytes, i
 void release(Buffer* buffer) {
     if (--buffer->references > 0) return;
     if (arenas && keep(buffer)) return;
-    if (buffer->size_class < 0) return give_back(buffer);
+    if (static_cast<unsigned>(buffer->size_class) >= static_cast<unsigned>(FIRST_CUT)) return give_back(buffer);
     in_use -= buffer->bytes;
     if (cached + buffer->bytes > CACHE_LIMIT) {
         PERMIT(buffer->data, buffer->bytes);
@@ -337,6 +431,8 @@ void empty_cache() {
             std::free(buffer);
         }
     }
+    const auto all = pieces;
+    for (const auto& [bytes, piece] : all) discard(piece);
 }
 
 }  // namespace mg

@@ -1,4 +1,4 @@
-// Memory of tensors: reference-counted blocks from a pool of size classes.
+// Memory of tensors: reference-counted blocks from a pool, by size classes or cut from larger regions.
 //
 // A fresh block costs a page fault for every 4 KiB; a pooled one costs a few nanoseconds. Every
 // function here runs under the GIL, so counts and lists are plain.
@@ -16,7 +16,7 @@ struct Buffer {
     int64_t version;            // in-place writes so far
     void (*drop)(void* owner);  // for foreign memory: releases the owner
     void* owner;                // holds foreign memory; otherwise the arena or null, or see Adopted in buffer.cpp
-    Buffer* next;               // in a free list
+    Buffer* next;               // in a free list; in a region the block before
     int32_t size_class;         // negative for foreign memory
     int32_t device;             // 0: CPU, 1 + i: cuda:i
 };

@@ -252,6 +252,27 @@ def test_the_pool():
     assert mg.memory_allocated() == live
 
 
+def test_freed_memory_serves_arrays_of_any_size():
+    mg.empty_cache()
+    live = allocated()
+    for count in (1, 4, 3, 64, 7, 1):
+        arrays = [mg.ones(4 * MiB // count) for _ in range(count)]
+        assert [a.sum().item() for a in arrays] == [4 * MiB // count] * count
+        del arrays
+    assert mg.memory_allocated() == live
+    assert mg.memory_cached() <= 17 * MiB
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="this system does not tell the memory of a process")
+def test_memory_between_live_arrays_goes_back_to_the_system():
+    arrays = [mg.ones(MiB // 8) for _ in range(64)]
+    before = resident()
+    del arrays[::2]
+    mg.empty_cache()
+    assert resident() < before - 8 * MiB
+    assert all(a.sum().item() == MiB // 8 for a in arrays)
+
+
 def test_views_keep_the_memory_and_only_once():
     live = allocated()
     x = mg.zeros(MiB)
