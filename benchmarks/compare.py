@@ -20,7 +20,7 @@ from importlib import metadata
 from pathlib import Path
 
 from tqdm import tqdm
-from workloads import parse
+from workloads import floor, parse
 
 HERE = Path(__file__).resolve().parent
 WORKLOADS = (
@@ -44,6 +44,7 @@ TITLES = {
     "minigrad": "minigrad", "captured": "captured", "medium": "medium", "torch": "PyTorch", "torchc": "torch.compile",
     "torchg": "CUDA Graphs", "torchm": "PyTorch, medium", "torcha": "autocast", "jax": "JAX", "gemm": "products alone",
 }  # fmt: skip
+IN_MEMORY = ("minigrad", "torch", "jax")  # the frameworks whose memory is in the table
 MARKS = ("<!-- speed: written by benchmarks/compare.py -->", "<!-- /speed -->")
 
 
@@ -59,7 +60,7 @@ def cpu_name():
 
 def versions(frameworks):
     """Return the version of every package that takes part and is installed."""
-    packages = {"minigrad": "minigrad", "torch": "torch", "jax": "jax", "gemm": "numpy"}
+    packages = {"minigrad": "minigrad", "torch": "torch", "jax": "jax", "gemm": "numpy", "keras": "keras"}
     found = {}
     for package in (packages[name] for name in frameworks if name in packages):
         try:
@@ -81,8 +82,8 @@ def measure(framework, workload, threads, seconds, more=()):
 
 
 def compare(workloads, frameworks, threads, rounds, seconds, more=()):
-    """Return {workload: {framework: [median ms per round]}}, and why the rest could not be measured."""
-    times = {workload: {framework: [] for framework in frameworks} for workload in workloads}
+    """Return {workload: {framework: [median ms per round]}}, the same of MiB, and why the rest was not measured."""
+    times, peaks = ({workload: {framework: [] for framework in frameworks} for workload in workloads} for _ in "ab")
     reasons = {}
     with tqdm(
         total=rounds * len(workloads) * len(frameworks), unit="run", dynamic_ncols=True, leave=False, disable=None
@@ -97,12 +98,15 @@ def compare(workloads, frameworks, threads, rounds, seconds, more=()):
                             reasons[framework, workload] = result["unavailable"]
                         else:
                             times[workload][framework].append(result["median_ms"])
+                            if "peak_mib" in result:
+                                peaks[workload][framework].append(result["peak_mib"])
                     bar.update()
-    return times, [f"{TITLES[framework]}, {workload}: {reason}" for (framework, workload), reason in reasons.items()]
+    notes = [f"{TITLES[framework]}, {workload}: {reason}" for (framework, workload), reason in reasons.items()]
+    return times, peaks, notes
 
 
 def medians(row):
-    """Return {framework: median ms} for the frameworks that were measured."""
+    """Return {framework: median} of the times or MiB for the frameworks that were measured."""
     return {framework: statistics.median(times) for framework, times in row.items() if times}
 
 
@@ -127,7 +131,10 @@ def shown(ms):
 def table(results):
     """Return the Markdown table of a results file."""
     frameworks = results["frameworks"]
+    peaks, in_memory = results.get("peaks_mib", {}), [name for name in IN_MEMORY if name in frameworks]
     header = ["ms per step", *(TITLES[name] for name in frameworks), *ratios(dict.fromkeys(frameworks, ()))]
+    if peaks:
+        header.append("MiB")
     lines = [header, ["---"] + ["---:"] * (len(header) - 1)]
     for workload, row in results["times_ms"].items():
         times = medians(row)
@@ -135,6 +142,9 @@ def table(results):
         lines.append(
             [workload, *cells, *("" if ratio is None else f"**{ratio:.2g}**" for ratio in ratios(row).values())]
         )
+        if peaks:
+            used = medians(peaks[workload])
+            lines[-1].append(" / ".join(f"{used[name]:.0f}" if name in used else "–" for name in in_memory))
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     count = results["threads"]
     rounds = results["rounds"]
@@ -145,6 +155,11 @@ def table(results):
     )
     if results["times_ms"].get("chain", {}).get("jax"):
         caption += " Under JAX the chain is one compiled function: no tape is built while it runs."
+    if peaks:
+        caption += (
+            f" MiB: {' / '.join(TITLES[name] for name in in_memory)}, resident memory at the peak of a step above that "
+            "after the imports."
+        )
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{caption}\n"
 
 
@@ -187,7 +202,7 @@ def main():
     if hasattr(os, "getloadavg") and os.getloadavg()[0] > 0.5:
         print(f"this machine is busy (load {os.getloadavg()[0]:.1f}): the figures may mislead", file=sys.stderr)
 
-    times, notes = compare(args.workloads, args.frameworks, args.threads, args.rounds, args.seconds)
+    times, peaks, notes = compare(args.workloads, args.frameworks, args.threads, args.rounds, args.seconds)
     results = {
         "cpu": cpu_name(),
         "threads": args.threads,
@@ -198,6 +213,8 @@ def main():
         "versions": versions(args.frameworks),
         "frameworks": list(args.frameworks),
         "times_ms": times,
+        "peaks_mib": peaks,
+        "floors_mib": {workload: floor(parse(workload)) for workload in args.workloads},
         "notes": notes,
     }
     text = table(results)

@@ -1,5 +1,9 @@
 """Measure workloads in one framework in this process, and print a line of JSON for each.
 
+peak_mib is how much more memory of the process is resident (VmHWM) at the peak of its steps than after the imports,
+when the framework has started: parameters, activations, scratch buffers, compiled code, compilers, threads. The first
+five steps, in which JAX and torch.compile need the most, do not count. It holds for the first workload of a process.
+
 As the speed of a machine drifts, a single run proves nothing: compare.py alternates such processes.
 """
 
@@ -34,6 +38,38 @@ def finish_of(framework, device):
     import torch
 
     return lambda result: torch.cuda.synchronize()
+
+
+def resident(peak=False):
+    """Return the MiB of this process that are in memory, or the most that were; None if the system does not tell."""
+    try:
+        with open("/proc/self/status") as file:
+            found = dict(line.split(":", 1) for line in file)
+    except OSError:
+        return None
+    return int(found["VmHWM" if peak else "VmRSS"].split()[0]) / 1024
+
+
+def forget_peak():
+    """Let the peak of this process start again from what is in memory."""
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+
+
+def import_all(framework):
+    """Import what a framework's step uses, and start it, so that its memory is that before the first step."""
+    import workloads
+
+    workloads.inputs(workloads.parse("tiny_b1"))  # NumPy loads its generators late
+    if framework in ("minigrad", "captured"):
+        from minigrad import nn, optim  # noqa: F401
+    elif framework == "jax":
+        import jax
+        import optax  # noqa: F401
+
+        jax.devices()
+    elif framework != "gemm":
+        import torch  # noqa: F401
 
 
 def step_of(framework, workload, threads, device="cpu", count=1):
@@ -110,15 +146,22 @@ def measured(workload, args):
 
     result = {"framework": args.framework, "workload": workload, "threads": args.threads}
     try:
+        import_all(args.framework)
+        before = resident()
         step = step_of(args.framework, workload, args.threads, args.device, args.count)
     except (Unavailable, ImportError) as error:
         if isinstance(error, ImportError) and error.name not in ("torch", "jax", "jaxlib", "optax"):
             raise
         return result | {"unavailable": str(error)}
-    times = [ms / args.count for ms in times_of(step, args.seconds, 5 if args.count == 1 else 1)]
-    return result | {
-        "median_ms": round(float(np.median(times)), 4), "min_ms": round(min(times), 4), "steps": len(times),
-    }  # fmt: skip
+    for _ in range(5 if args.count == 1 else 1):
+        step()
+    if before is not None:
+        forget_peak()
+    times = [ms / args.count for ms in times_of(step, args.seconds, 0)]
+    result |= {"median_ms": round(float(np.median(times)), 4), "min_ms": round(min(times), 4), "steps": len(times)}
+    if before is not None:
+        result["peak_mib"] = round(resident(peak=True) - before, 1)
+    return result
 
 
 if __name__ == "__main__":

@@ -112,6 +112,34 @@ def inputs(work):
     return None, None
 
 
+def floor(work):
+    """Return the MiB that no step does without, or None for single operations and networks that need next to none.
+
+    A step holds its input and what each layer's derivative needs, and then the gradients of the largest layer's input
+    and output; or, when backward ends, the gradients of all parameters. Adam's two moments are always there.
+    """
+    b, h, kind = work.batch, work.hidden, work.kind
+    steps = {"lnrnn": 28, "lnlstm": 80, "lstm": 80, "mingru": 256, "gpt": 128}.get(kind, 1) * b
+    block = 12 * 128 * 128 + 13 * 128  # parameters of a block of the GPT
+    needs = {  # parameters; numbers that the derivatives need, and numbers of the largest gradients, of a row
+        "mlp256": (h * h + 801 * h + 10, 784 + 4 * h, 2 * h),
+        "mlp1000": (h * h + 801 * h + 10, 784 + 4 * h, 2 * h),
+        "lenet": (44834, 784 + 3456 + 864 + 1024 + 256 + 4 * 102, 3456 + 864),
+        "lnrnn": (h * h + 40 * h + 10, 28 + 3 * h, 2 * h),
+        "lnlstm": (2_000_000 + 4 * h * h + 423 * h + 1, 102 + 14 * h, 8 * h),
+        "lstm": (4 * h * h + 408 * h, 100 + 6 * h, 100 + 5 * h),
+        "mingru": (68 * h + 10, 28 + 3 * h, 3 * h),
+        "gpt": (4 * block + (96 + 128 + 2 + 96) * 128 + 96, 4 * (8 * 128 + 2 * 512) + 2 * 128 + 96, 512 + 2 * 128),
+        "attn": (0, 4 * 512 * 32 * 5, 4 * 512 * 32 * 3),
+    }.get(kind)
+    if needs is None:
+        return None
+    parameters, kept, gradients = needs
+    moments = 0 if kind in ("lstm", "attn") else 2
+    most = max((1 + moments) * parameters + steps * (kept + gradients), (2 + moments) * parameters)
+    return round(4 * most / 2**20, 1)
+
+
 def minigrad_step(work, threads, wrap=lambda model: model):
     """Return a function that runs one step of the workload in minigrad; `wrap` may replace its model."""
     import minigrad as mg
