@@ -155,7 +155,7 @@ class BuildEngine(build_ext):
             compiles += jobs
             target = Path(self.get_ext_fullpath(extension.name))
             command = [*self.compiler.linker_so_cxx, *(str(target) for target, _ in jobs), *LINK, "-o", str(target)]
-            links.append((target, command))
+            links.append((target, command, name))
         # setuptools' own -j counts modules; here it counts objects
         with ThreadPoolExecutor(self.parallel if isinstance(self.parallel, int) else os.cpu_count()) as pool:
             list(pool.map(lambda job: self.make(*job), compiles))
@@ -249,9 +249,12 @@ class BuildEngine(build_ext):
         command = [*self.compiler.compiler_so_cxx, *flags, "-MMD", "-c", str(source), "-o", str(target)]
         return target, command
 
-    def make(self, target, command):
-        """Run the command unless the target is newer than its sources and was made by the same command."""
-        record = self.objects / f"{target.name}.command"
+    def make(self, target, command, name=""):
+        """Run the command unless the target is newer than its sources and was made by the same command.
+
+        `name` keeps the records of two modules apart whose files have the same name.
+        """
+        record = self.objects / f"{name or target.name}.command"
         text = shlex.join(command)
         if not self.force and self.fresh(target, command) and record.exists() and record.read_text() == text:
             return
