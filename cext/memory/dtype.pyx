@@ -52,6 +52,11 @@ cdef class DType:
     def __hash__(self) -> int:
         return hash(self.name)
 
+    @property
+    def is_floating_point(self) -> bool:
+        """PyTorch's name for ``dtype.kind == "f"``."""
+        return self.kind == "f"
+
     def __reduce__(self) -> str:
         return "bool_" if self.name == "bool" else self.name
 

@@ -124,8 +124,6 @@ cdef int refuse_bytes(str op, Array x) except -1:
 
 cdef int one_axis(str op, object axis, int ndim) except -1:
     """A checked axis, counted from the front."""
-    if isinstance(axis, bool):      # a flag, as in PyTorch's x.std(False)
-        raise TypeError(f"[{op}] expected an integer axis, got {axis}")
     k = axis if type(axis) is int else integer(op, "axis", axis)
     if ndim == 0:
         raise IndexError(f"[{op}] expected a tensor with an axis {k}, got one with 0 axes")
@@ -147,8 +145,10 @@ cdef list many_axes(str op, object axis, int ndim):
 
 
 cpdef object integer(str op, str name, value: Any, least: int | None = None):  # -> int
-    """An argument as an int, if it is an integer of any kind and not below `least`."""
+    """An argument as an int, if it is an integer of any kind and not below `least`; an axis is not a bool."""
     try:
+        if isinstance(value, bool) and name in ("axis", "dim"):     # a flag, as in PyTorch's x.std(False)
+            raise TypeError
         found = operator.index(value)
     except (TypeError, ValueError, IndexError):     # what an array's __index__ may raise
         raise TypeError(f"[{op}] expected an integer {name}, got {value!r}") from None

@@ -108,7 +108,8 @@ cdef class Tensor(Operators, Extension):
             note_grad(self, False)
         if self.grad_ is None and self.node is not None and not is_leaf(self) and not (<Node>self.node).hooks:
             warnings.warn("[grad] this tensor was computed, and only leaves keep a gradient: call y.retain_grad() "
-                          "before the backward pass, or mg.grad(loss, y)")
+                          "before the backward pass, or mg.grad(loss, y); `with mg.no_grad(): p -= lr * p.grad` "
+                          "updates a parameter, which stays a leaf")
         return self.grad_
 
     @grad.setter
@@ -305,7 +306,7 @@ cdef class Tensor(Operators, Extension):
         return [name for name in object.__dir__(self) if name.startswith("__") or name not in vars(Extension)]
 
     def __copy__(self) -> Tensor:
-        return copy_array(self)
+        return copy_array(self) if type(self) is Tensor else self.__deepcopy__({})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         if not tape.leaf(self):

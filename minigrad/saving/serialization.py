@@ -64,7 +64,8 @@ def save(obj: Module | Mapping[str, Any], path: Path, metadata: Mapping[str, str
     TypeError
         For an object, a name, a value or metadata of another type.
     ValueError
-        For names and metadata that UTF-8 cannot encode or that exceed 100 MB, and for a path that no file can have.
+        For names and metadata that UTF-8 cannot encode or that exceed 100 MB, for a path that no file can have, and for
+        one that ends in .npz or .npy.
     OSError
         If the file cannot be written, or no new file can be created in its folder. Nothing is left behind in that case.
 
@@ -79,6 +80,9 @@ def save(obj: Module | Mapping[str, Any], path: Path, metadata: Mapping[str, str
     """
     tensors = obj.state_dict() if isinstance(obj, Module) else obj
     target = check_path("save", path)
+    if target.endswith((".npz", ".npy")):  # NumPy could not read it
+        advice = "np.savez(path, **{name: x.numpy() for name, x in tensors.items()}) writes NumPy's"
+        raise ValueError(f"[save] expected the name of a safetensors file, got {target!r}: {advice}")
     if not isinstance(tensors, Mapping):
         hint = ": save_checkpoint(path, name=...) saves its state" if hasattr(obj, "state_dict") else ""
         raise TypeError(f"[save] expected a Module or a dict of str to Tensor, got {kind_of(obj)}{hint}")

@@ -16,10 +16,14 @@ class Constructed:
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
         for theirs in ELSEWHERE.keys() & given.keys():
-            names, ours = signature(cls).parameters, ELSEWHERE[theirs]
-            if ours in names and theirs not in names:
+            names, here = signature(cls).parameters, ELSEWHERE[theirs]
+            if here in names and theirs not in names:
                 raise TypeError(
-                    f"[{cls.__name__}] expected {ours}, which other frameworks call {theirs}, got {theirs}: defaults "
+                    f"[{cls.__name__}] expected {here}, which other frameworks call {theirs}, got {theirs}: defaults "
                     f"and meanings differ too, see docs/reference/conventions.md"
                 )
+        ours = cls.__module__.startswith("minigrad.nn.")
+        if ours and "activation" in given and "activation" not in signature(cls).parameters:
+            layers = f"nn.Sequential(nn.{cls.__name__}(…), nn.ReLU())"
+            raise TypeError(f"[{cls.__name__}] expected no activation, which is a layer here: {layers}")
         return super().__new__(cls)

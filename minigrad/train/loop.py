@@ -5,7 +5,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Never
 
 from minigrad.engine.ops.arguments import integer
 from minigrad.nn.module import Module
@@ -20,6 +20,7 @@ def fit(
     model: Module, loader: Iterable[Any], loss: Metric, optimizer: Any, epochs: int, *,
     validation: Iterable[Any] | None = None, metrics: Mapping[str, Metric] | None = None, schedule: Any = None,
     clip: float | None = None, stop: int | None = None, checkpoint: Path | None = None, progress: bool = True,
+    **others: Never,
 ) -> list[Row]:  # fmt: skip
     """Train a model, and return the means of each epoch.
 
@@ -81,6 +82,9 @@ def fit(
     >>> len(history), history[-1]["loss"] < 0.02 < history[0]["loss"]
     (30, True)
     """
+    for name in others:
+        hint = ": stop= and checkpoint= do what most are for, and the rest is a loop of your own"
+        raise TypeError(f"[fit] got an unexpected argument {name!r}{hint * (name == 'callbacks')}")
     epochs = integer("fit", "epochs", epochs, 0)
     stop = stop if stop is None else integer("fit", "stop", stop, 1)
     if not callable(loss):

@@ -46,8 +46,9 @@ def test_a_bool_is_no_axis(axis):
     for f in (mg.count_nonzero, mg.median, lambda x, axis: mg.count_nonzero(x, (axis, 2)),
               lambda x, axis: mg.cumulative_prod(x, axis=axis), lambda x, axis: mg.quantile(x, 0.5, axis), lambda x, axis: mg.diff(x, axis=axis),
               lambda x, axis: mg.roll(x, 1, axis), lambda x, axis: mg.repeat(x, 2, axis=axis),
-              lambda x, axis: x.gather(axis, mg.zeros((1, 1, 1), dtype="int64")), lambda x, axis: x.topk(1, axis)):  # fmt: skip
-        with pytest.raises(TypeError, match=f"expected an integer axis, got {axis}"):
+              lambda x, axis: x.gather(axis, mg.zeros((1, 1, 1), dtype="int64")), lambda x, axis: x.topk(1, axis),
+              lambda x, axis: mg.nn.Softmax(axis), lambda x, axis: mg.nn.Softmax(dim=axis)):  # fmt: skip
+        with pytest.raises(TypeError, match=f"expected an integer (axis|dim), got {axis}"):
             f(x, axis)
 
 

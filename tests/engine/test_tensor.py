@@ -195,6 +195,10 @@ def test_copy_is_on_the_tape_and_detach_is_not(device):
         assert copied.data_ptr() != x.data_ptr()
     (x.copy() * 3).sum().backward()
     equals(x.grad, [3, 3])
+    parameter = copy.copy(mg.nn.Parameter(x))
+    assert type(parameter) is mg.nn.Parameter
+    assert parameter.is_leaf
+    assert parameter.data_ptr() != x.data_ptr()
     d = x.detach()
     assert not d.requires_grad
     assert d.data_ptr() == x.data_ptr()
