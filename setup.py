@@ -7,6 +7,7 @@ This file does what setuptools does not do by itself:
   machine cannot run;
 - all objects of all modules compile in parallel, and only those whose source, headers or command changed;
 - declarations that follow from others are written (cext/declare.py), and every module gets a type stub (cext/stubs.py);
+- on Windows, Clang is called by its usual options, as the kernels need its vectors, which MSVC lacks;
 - MINIGRAD_DEBUG=1 builds with bounds checks, MINIGRAD_SANITIZE=1 also with AddressSanitizer and UBSan,
   MINIGRAD_SANITIZE=thread with ThreadSanitizer instead of these.
 """
@@ -15,6 +16,7 @@ import os
 import platform
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +27,7 @@ from setuptools.command.build_ext import build_ext
 
 SOURCE = Path("cext")
 X86 = platform.machine().lower() in ("x86_64", "amd64")
-MAC = sys.platform == "darwin"
+MAC, WINDOWS = sys.platform == "darwin", sys.platform == "win32"
 SANITIZE = {"": "", "0": "", "1": "address,undefined", "thread": "thread"}[os.environ.get("MINIGRAD_SANITIZE", "")]
 TSAN = SANITIZE == "thread"
 DEBUG = bool(SANITIZE) or os.environ.get("MINIGRAD_DEBUG", "0") not in ("", "0")
@@ -55,21 +57,24 @@ OPTIMIZE = {
 }
 # Calls of Python's functions go through no stubs for late binding: an import resolves all names of a module at once.
 # Cython defines a function in a module that then calls the one of the shared module.
-GENERATED = ["-Wno-unused-function", *([] if MAC else ["-fno-plt"])]
+GENERATED = ["-Wno-unused-function", *([] if MAC or WINDOWS else ["-fno-plt"])]
 # Modules whose own speed counts. The others are called seldom or start long kernels, and become a third smaller.
 FAST = set(
     "devices.cpu memory.array memory.calls memory.pool ops.activation ops.arguments ops.arithmetic ops.index "
     "ops.layout ops.matmul ops.norm ops.optimizer tape.backward tape.node tape.record tensor.tensor".split()
 )
 LINK = []
-if not MAC:
+if WINDOWS:  # Python's own C library, and WaitOnAddress for the thread pool
+    COMMON += "-D_DLL -D_MT -D_CRT_SECURE_NO_WARNINGS -Xclang --dependent-lib=msvcrt".split()
+    LINK += "-fuse-ld=lld -nostartfiles -nostdlib -lkernel32 -lsynchronization".split()
+elif not MAC:
     COMMON += ["-pthread"]
     LINK += ["-pthread", "-ldl"]
 if DEBUG:
     # at -O1, GCC mistakes a vector that is filled lane by lane for an uninitialized one
     checks = ["-O1", "-g", "-D_GLIBCXX_ASSERTIONS", "-Wno-maybe-uninitialized"]
     OPTIMIZE = dict.fromkeys(OPTIMIZE, checks)
-else:
+elif not WINDOWS:
     # a sixth of the size is names of functions, and parts of a file on pages of their own are 4 KB for each module
     LINK += ["-Wl,-x"] if MAC else ["-Wl,-s", "-Wl,-z,noseparate-code"]
 if SANITIZE:
@@ -133,9 +138,15 @@ class BuildEngine(build_ext):
     def build_extensions(self):
         if MAC:  # a universal Python would ask for two architectures at once, whose kernels differ
             os.environ.setdefault("ARCHFLAGS", f"-arch {platform.machine()}")
+        if WINDOWS:
+            self.compiler.compiler_so_cxx = clang = shlex.split(os.environ.get("CXX", "clang++"))
+            self.compiler.linker_so_cxx = [*clang, "-shared", *(f"-L{path}" for path in self.compiler.library_dirs)]
         # The environments of uv's builds have new names each time, and no headers: a command would always be new.
         python = [f"-I{path}" for path in self.compiler.include_dirs if os.path.isdir(path)]
         compiler = "clang" if "__clang__" in self.try_compiler(python) else "gcc"
+        if WINDOWS:  # Clang's own library tells the processor's instruction sets
+            names = [*clang, "-rtlib=compiler-rt", "-print-libgcc-file-name"]
+            self.compiler.linker_so_cxx += [subprocess.check_output(names, text=True).strip()]
         self.objects = BUILD / f"objects-{compiler}-{sys.implementation.cache_tag}"
         kernel = [*KERNEL, FUSED[compiler]]
         isas = self.runnable(ISAS) if self.stays_here else ISAS
@@ -175,7 +186,8 @@ class BuildEngine(build_ext):
             raise SystemExit(
                 f"minigrad needs a C++20 compiler and Python's headers, but {command[0]} failed: {fault}\n"
                 "Install them (Debian, Ubuntu: apt install g++ python3-dev; Fedora: dnf install gcc-c++ python3-devel; "
-                "macOS: xcode-select --install), or set CXX to another compiler."
+                "macOS: xcode-select --install; Windows: LLVM and Visual Studio's Build Tools), or set CXX to another "
+                "compiler."
             )
         return done.stdout
 
@@ -203,7 +215,9 @@ class BuildEngine(build_ext):
         write(STAGE)
         for path in [*SOURCE.glob("*/*.pyx"), *SOURCE.glob("*/*.pxi")]:
             link = stage / path.relative_to(SOURCE)
-            if not link.is_symlink():
+            if WINDOWS:  # where only administrators make links
+                shutil.copy2(path, link)
+            elif not link.is_symlink():
                 link.symlink_to(os.path.relpath(path, link.parent))
         staged = [
             Extension(e.name, [str(stage / Path(e.sources[0]).relative_to(SOURCE))], language="c++")

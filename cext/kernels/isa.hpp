@@ -6,6 +6,7 @@
 // templates of the standard library.
 #pragma once
 
+#include <cstddef>
 #include <type_traits>
 
 #include "kernels.hpp"
@@ -65,11 +66,11 @@ MG_INLINE T* offset(T* p, int64_t n) {
 }
 template <class T>
 MG_INLINE void copy(int64_t n, const T* from, T* to) {
-    __builtin_memcpy(to, from, sizeof(T) * static_cast<unsigned long>(n));
+    __builtin_memcpy(to, from, sizeof(T) * static_cast<size_t>(n));
 }
 template <class T>
 MG_INLINE void clear(int64_t n, T* to) {
-    __builtin_memset(to, 0, sizeof(T) * static_cast<unsigned long>(n));
+    __builtin_memset(to, 0, sizeof(T) * static_cast<size_t>(n));
 }
 
 // Unsigned integers by size, and the type in which a T is added and multiplied: integers wrap around.

@@ -31,6 +31,8 @@ cdef extern from "runtime/active_calls.hpp" namespace "mg":
 ctypedef object (*New)(PyTypeObject*, PyObject*, PyObject*)
 cdef tuple NO_ARGUMENTS = ()
 cdef char** FORMATS = ["?", "B", "i", "l", "f", "d"]     # names in the buffer protocol, by dtype
+if sizeof(long) == 4:   # on Windows
+    FORMATS[3] = "q"
 
 
 # ── the layout of an array ──────────────────────────────────────────────────────────────────────

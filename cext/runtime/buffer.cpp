@@ -1,7 +1,5 @@
 #include "buffer.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -9,6 +7,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "platform.hpp"
 
 // AddressSanitizer sees only whole blocks: it has to be told which bytes of a block are in use.
 #if defined(__SANITIZE_ADDRESS__)
@@ -74,11 +74,8 @@ Buffer* put_header(void* memory, int64_t bytes, int size_class, Buffer* before =
 // A region of one free piece; null if out of memory. Huge pages save page faults; the END must not make one resident.
 Buffer* new_region(int64_t bytes) {
     const int64_t size = std::max(REGION, multiple(bytes + 2 * HEADER, HUGE_PAGE));
-    void* memory = std::aligned_alloc(static_cast<size_t>(HUGE_PAGE), static_cast<size_t>(size));
+    void* memory = allocate_aligned(HUGE_PAGE, static_cast<size_t>(size), static_cast<size_t>(size - HUGE_PAGE));
     if (!memory) return nullptr;
-#if defined(MADV_HUGEPAGE)
-    madvise(memory, static_cast<size_t>(size - HUGE_PAGE), MADV_HUGEPAGE);
-#endif
     Buffer* piece = put_header(memory, size - 2 * HEADER, FREE);
     put_header(after(piece), 0, END, piece);
     return piece;
@@ -110,16 +107,11 @@ void discard(Buffer* piece) {
     if (!piece->next && after(piece)->size_class == END) {
         pieces.erase({piece->bytes, piece});
         PERMIT(piece, piece->bytes + 2 * HEADER);
-        return std::free(piece);
+        return free_aligned(piece);
     }
-#if defined(__linux__)
-    constexpr int ADVICE = MADV_DONTNEED;
-#else
-    constexpr int ADVICE = MADV_FREE;
-#endif
     const auto start = multiple(reinterpret_cast<int64_t>(piece->data), LARGEST_PAGE);
     const auto end = reinterpret_cast<int64_t>(after(piece)) / LARGEST_PAGE * LARGEST_PAGE;
-    if (end > start) madvise(reinterpret_cast<void*>(start), static_cast<size_t>(end - start), ADVICE);
+    if (end > start) discard_pages(reinterpret_cast<void*>(start), static_cast<size_t>(end - start));
 }
 
 void join(Buffer* piece) {
@@ -327,7 +319,7 @@ __attribute__((noinline)) Buffer* fresh_block(int64_t bytes, int k) {
         if (piece) piece->size_class = k;
         return piece;
     }
-    void* memory = std::aligned_alloc(64, static_cast<size_t>(class_bytes(k) + HEADER));
+    void* memory = allocate_aligned(64, static_cast<size_t>(class_bytes(k) + HEADER));
     return memory ? put_header(memory, class_bytes(k), k) : nullptr;
 }
 
@@ -409,7 +401,7 @@ void release(Buffer* buffer) {
     in_use -= buffer->bytes;
     if (cached + buffer->bytes > CACHE_LIMIT) {
         PERMIT(buffer->data, buffer->bytes);
-        std::free(buffer);
+        free_aligned(buffer);
         return;
     }
     cached += buffer->bytes;
@@ -428,7 +420,7 @@ void empty_cache() {
             list = buffer->next;
             cached -= buffer->bytes;
             PERMIT(buffer->data, buffer->bytes);
-            std::free(buffer);
+            free_aligned(buffer);
         }
     }
     const auto all = pieces;

@@ -6,14 +6,13 @@
 // the shape alone, never on the number of threads, and so do the bits of the result.
 #include "gemm.hpp"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "platform.hpp"
 #include "pool.hpp"
 
 namespace mg {
@@ -153,24 +152,21 @@ void multiply_batch(const Product<T>& first, int64_t batch, int64_t stride_a, in
 template <class Function>
 bool find(void* library, const char* symbol, Function*& function) {
     for (const char* prefix : {"scipy_", ""})
-        if (void* address = dlsym(library, (std::string(prefix) + symbol).c_str())) {
+        if (void* address = find_symbol(library, (std::string(prefix) + symbol).c_str())) {
             function = reinterpret_cast<Function*>(address);
             return true;
         }
     return false;
 }
 
-// dlopen without letting the library start its own threads
+// Opens the library without letting it start its own threads.
 void* open_alone(const char* path) {
     constexpr const char* VARIABLE = "OPENBLAS_NUM_THREADS";
     const char* value = std::getenv(VARIABLE);
     const std::string before = value ? value : "";
-    setenv(VARIABLE, "1", 1);
-    void* library = dlopen(path, RTLD_LOCAL | RTLD_NOW);
-    if (value)
-        setenv(VARIABLE, before.c_str(), 1);
-    else
-        unsetenv(VARIABLE);
+    set_variable(VARIABLE, "1");
+    void* library = open_library(path);
+    set_variable(VARIABLE, value ? before.c_str() : nullptr);
     return library;
 }
 
@@ -179,7 +175,7 @@ void* open_alone(const char* path) {
 bool load_blas(const char* path, char* message, int size) {
     void* library = open_alone(path);
     if (!library) {
-        std::snprintf(message, size_t(size), "%s", dlerror());
+        std::snprintf(message, size_t(size), "%s", library_error(path).c_str());
         return false;
     }
     void (*set_num_threads)(int) = nullptr;

@@ -12,22 +12,13 @@
 // exit at any time. After a fork the child has no workers and starts its own when it needs them.
 #include "pool.hpp"
 
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <climits>
 #include <cstdlib>
-#include <thread>
 
-#ifdef __linux__
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
+#include "platform.hpp"
 
 namespace mg {
 namespace {
@@ -90,35 +81,6 @@ std::atomic<int> in_use{0};      // workers numbered from here on stay out
 std::atomic<int> most{INT_MAX};  // how many the system allowed when it refused one; retried after set_threads
 
 std::atomic<Clock::time_point> crowded_until{};  // by a thread that spins
-#ifdef __linux__
-thread_local cpu_set_t given, chosen;  // the cores that a worker may use, and the ones it has chosen of them
-#endif
-
-template <class T>
-void wait_for_change(std::atomic<T>& word, T old) {
-#ifdef __linux__
-    syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, old, nullptr, nullptr, 0);
-#else
-    word.wait(old);
-#endif
-}
-
-template <class T>
-void wake(std::atomic<T>& word, [[maybe_unused]] int count) {
-#ifdef __linux__
-    syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
-#else
-    word.notify_all();
-#endif
-}
-
-void pause() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
-}
 
 // Waits until done() is true; false if it is time to sleep.
 template <class Done>
@@ -134,7 +96,7 @@ bool spin(Done done) {
     if (crowded) return false;
     do {
         if (done()) return true;
-        sched_yield();
+        yield_core();
         before = now;
         now = Clock::now();
     } while (now < start + YIELD && now < before + TAKEN);
@@ -142,30 +104,13 @@ bool spin(Done done) {
     return done();
 }
 
-int current_core() {
-#ifdef __linux__
-    return sched_getcpu();
-#else
-    return -1;
-#endif
-}
-
 // A worker that wakes on its caller's core has displaced the caller and is of no use there. If every other core is
-// busy, even with a thread that only spins, Linux wakes it there again and again. So it excludes that core from its
-// own, unless another program such as taskset has set the cores of the worker or of the process since.
+// busy, even with a thread that only spins, Linux wakes it there again and again. So it excludes that core.
 void leave_core_of_caller() {
-#ifdef __linux__
     const int core = current_core();
-    if (core < 0 || core != job.core.load(std::memory_order_relaxed) ||
-        !(job.gate.load(std::memory_order_relaxed) & OPEN))
-        return;
-    cpu_set_t now, others;  // the worker's cores; the first thread's, which are the process's
-    if (sched_getaffinity(0, sizeof now, &now) != 0 || sched_getaffinity(getpid(), sizeof others, &others) != 0) return;
-    if (!CPU_EQUAL(&now, &chosen)) given = now;
-    CPU_AND(&others, &others, &given);
-    CPU_CLR(core, &others);
-    if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0) chosen = others;
-#endif
+    if (core >= 0 && core == job.core.load(std::memory_order_relaxed) &&
+        job.gate.load(std::memory_order_relaxed) & OPEN)
+        avoid_core(core);
 }
 
 void run_chunks(int place) {
@@ -202,15 +147,14 @@ void sleep_while(std::atomic<T>& word, T old) {
 }
 
 // The loop of a worker, numbered from 0
-void* work(void* argument) {
-    const auto number = static_cast<int>(reinterpret_cast<intptr_t>(argument));
+void work(intptr_t number) {
     uint32_t seen = signals.jobs.load();
     sleep_while(signals.jobs, seen);
     for (;;) {
         seen = signals.jobs.load(std::memory_order_acquire);
         leave_core_of_caller();
         if (join()) {
-            run_chunks(1 + number % job.places);
+            run_chunks(1 + int(number % job.places));
             leave();
         }
         for (int count = in_use.load(); number >= count; count = in_use.load()) sleep_while(in_use, count);
@@ -227,22 +171,16 @@ int workers_for(int places) {
 }
 
 void start_workers(int count) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are left to the caller's threads
     for (int number = started; number < count; number++) {
-        pthread_t thread;
-        if (pthread_create(&thread, nullptr, work, reinterpret_cast<void*>(intptr_t{number})) != 0) {
+        if (!start_thread<work>(number)) {
             most = number;
             break;
         }
-        pthread_detach(thread);
         started = number + 1;
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     // A new thread shares our core until the system balances the load, tens of milliseconds later. It begins
     // by sleeping, and one that wakes gets an idle core: give each a chance to fall asleep.
-    for (int i = 0; i < 100 && signals.sleeping.load() < started; i++) sched_yield();
+    for (int i = 0; i < 100 && signals.sleeping.load() < started; i++) yield_core();
 }
 
 void reset_after_fork() {
@@ -259,11 +197,7 @@ int default_threads() {
         if (const char* value = std::getenv(name))
             if (const long count = std::strtol(value, nullptr, 10); count > 0)
                 return int(std::min<long>(count, MAX_THREADS));
-#ifdef __linux__
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-#endif
-    return std::max(1, int(std::thread::hardware_concurrency()));
+    return count_cores();
 }
 
 }  // namespace
@@ -273,7 +207,7 @@ int threads() {
     if (count == 0) {
         const int wanted = default_threads();
         if (limit.compare_exchange_strong(count, wanted)) {
-            pthread_atfork(nullptr, nullptr, reset_after_fork);
+            after_fork(reset_after_fork);
             count = wanted;
         }
     }

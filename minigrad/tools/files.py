@@ -1,14 +1,17 @@
 """Write files all or nothing, and check the paths that users pass."""
 
 import errno
-import fcntl
 import os
 import re
 import stat
+import sys
 import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, BinaryIO
+
+if sys.platform != "win32":
+    import fcntl
 
 Path = str | os.PathLike[str]
 Content = Iterable[Any]  # it yields bytes and NumPy arrays
@@ -39,6 +42,9 @@ def write(path: str, content: Content) -> None:
     are followed, including dangling ones.
     """
     try:
+        if os.name == "nt":
+            _replace_by_path(os.path.realpath(path), content)
+            return
         try:
             old = open(path, "wb", opener=_open_as_it_is)  # noqa: SIM115
         except FileNotFoundError:
@@ -103,6 +109,20 @@ def _replace(target: str, content: Content, old: BinaryIO | None) -> None:
                     os.unlink(temporary)
     with suppress(OSError):  # folders without read permission, file systems without support
         _sync_folder(folder)
+
+
+def _replace_by_path(target: str, content: Content) -> None:
+    """Do the same on Windows, where an open file cannot be replaced: what a killed save leaves is not removed."""
+    temporary = f"{target}.{os.urandom(4).hex()}{ENDING}"
+    try:
+        with open(temporary, "xb") as file:
+            file.writelines(content)
+            _sync(file)
+        os.replace(temporary, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 def _lock(file: BinaryIO, path: str) -> bool:

@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-MACHINES = {"linux": ("x86_64", "aarch64"), "macos": ("x86_64", "arm64")}
+MACHINES = {"linux": ("x86_64", "aarch64"), "macos": ("x86_64", "arm64"), "windows": ("AMD64",)}
 # The tags that pip does not derive from a newer one
 GLIBC = [f"manylinux_2_{minor}" for minor in range(28, 4, -1)] + ["manylinux2014", "manylinux2010", "manylinux1"]
 MUSL = [f"musllinux_1_{minor}" for minor in range(2, -1, -1)]
@@ -42,7 +42,7 @@ def tags(identifier):
     """Return pip's options for the Python and the platform of a wheel."""
     python, _, platform = identifier.partition("-")
     system, _, machine = platform.partition("_")
-    names = {"manylinux": GLIBC, "musllinux": MUSL, "macosx": ["macosx_15_0"]}[system]
+    names = {"manylinux": GLIBC, "musllinux": MUSL, "macosx": ["macosx_15_0"], "win": ["win"]}[system]
     platforms = [word for name in names for word in ("--platform", f"{name}_{machine}")]
     return ["--implementation", "cp", "--python-version", python.removeprefix("cp"), *platforms]
 

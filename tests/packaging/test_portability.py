@@ -1,4 +1,4 @@
-"""The C++ compiles for processors that this machine's build omits, with the build's own flags; without a compiler, no build begins."""
+"""The C++ compiles for processors and a system that this machine's build omits, with the build's own flags; without a compiler, no build begins."""
 
 import os
 import platform
@@ -14,8 +14,8 @@ from kept import made_once
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("cext/**/*.cpp"))]
-COMPILER = shutil.which("aarch64-linux-gnu-g++")
-REQUIRED = os.environ.get("MINIGRAD_REQUIRE_ARM64", "0") != "0"
+OTHERS = {"aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu", "x86_64-w64-mingw32-g++": "g++-mingw-w64-x86-64-posix"}
+REQUIRED = os.environ.get("MINIGRAD_REQUIRE_CROSS", "0") != "0"
 
 pytestmark = pytest.mark.skipif(not SOURCES, reason="no sources beside these tests")
 
@@ -33,12 +33,14 @@ def check(compiler, file, *flags, target):
     made_once(lambda: output(*target).encode(), command, target, output("--version"), output("-E"))
 
 
-@pytest.mark.skipif(not COMPILER and not REQUIRED, reason="no compiler for arm64: Debian's g++-aarch64-linux-gnu")
+@pytest.mark.parametrize("compiler, package", OTHERS.items())
 @pytest.mark.parametrize("file", SOURCES)
-def test_compiles_for_arm64(file):
+def test_compiles_for_arm64_and_windows(file, compiler, package):
     """Also where <math.h> defines HUGE, as on musl."""
-    assert COMPILER, "MINIGRAD_REQUIRE_ARM64 is set, but there is no aarch64-linux-gnu-g++ on the path"
-    check(COMPILER, file, "-DHUGE=1.0f", target=["-fsyntax-only"])
+    if not shutil.which(compiler):
+        assert not REQUIRED, f"MINIGRAD_REQUIRE_CROSS is set, but there is no {compiler} on the path"
+        pytest.skip(f"no {compiler}: Debian's {package}")
+    check(compiler, file, "-DHUGE=1.0f", target=["-fsyntax-only"])
 
 
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="only x86 has AVX-512")

@@ -16,6 +16,7 @@ from safetensors import numpy as safetensors_numpy
 import minigrad as mg
 from minigrad import nn, optim
 from minigrad.saving import serialization
+from minigrad.tools import files
 
 DTYPES = ["float32", "float64", "int32", "int64", "uint8", "bool"]
 
@@ -173,8 +174,11 @@ def test_memory(path):
 # ── atomicity ──
 
 
+@pytest.mark.parametrize("windows", [False, True])
 @pytest.mark.parametrize("function", ["fsync", "replace"])
-def test_a_failure_leaves_the_old_file_and_no_other(path, monkeypatch, function):
+def test_a_failure_leaves_the_old_file_and_no_other(path, monkeypatch, function, windows):
+    if windows:  # where an open file cannot be replaced
+        monkeypatch.setattr(serialization, "write", files._replace_by_path)
     mg.save({"x": mg.ones(3)}, path)
 
     def fail(*_):
@@ -184,6 +188,13 @@ def test_a_failure_leaves_the_old_file_and_no_other(path, monkeypatch, function)
     raises(OSError, "No space left", mg.save, {"x": mg.zeros(3)}, path)
     assert os.listdir(path.parent) == [path.name]
     assert mg.load(path)["x"].tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["model.npz", "x.npy"])
+def test_names_of_numpys_files_are_refused(tmp_path, name):
+    """As NumPy could not read what is written."""
+    raises(ValueError, r"got '.*\.np[yz]': np.savez\(path, ", mg.save, {"x": mg.ones(3)}, tmp_path / name)
+    assert not os.listdir(tmp_path)
 
 
 def test_data_are_on_disk_before_the_name_is(path, monkeypatch):
