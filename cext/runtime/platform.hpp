@@ -21,6 +21,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #endif
 #ifdef __linux__
 #include <linux/futex.h>
@@ -131,6 +132,24 @@ inline void avoid_core([[maybe_unused]] int core) {
     CPU_AND(&others, &others, &given);
     CPU_CLR(core, &others);
     if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0) chosen = others;
+#endif
+}
+
+struct Usage {           // of the process so far
+    double seconds = 0;  // of all cores
+    int64_t left = 0;    // how often a thread had to leave its core
+};
+
+// False where the system does not say
+inline bool read_usage([[maybe_unused]] Usage& usage) {
+#ifdef _WIN32
+    return false;
+#else
+    rusage found;
+    if (getrusage(RUSAGE_SELF, &found) != 0) return false;
+    const auto seconds = [](const timeval& time) { return double(time.tv_sec) + 1e-6 * double(time.tv_usec); };
+    usage = {seconds(found.ru_utime) + seconds(found.ru_stime), found.ru_nivcsw};
+    return true;
 #endif
 }
 

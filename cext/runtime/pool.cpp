@@ -39,11 +39,25 @@ using Word = std::atomic<uint32_t>;
 // more than its share does not get to run. So while it is crowded, there are SHIFTS workers for each place, which queue
 // for the jobs. Linux wakes the one that has slept the longest, which has little to make up for; if even that one does
 // not get to run, it still counts as asleep, and the next job wakes another.
+//
+// A second thread can also cost more than it gains. Every LOOK jobs, the caller looks for two reasons:
+// - Other processes take the cores. If threads had to leave their cores often, and the process got few cores for its
+//   threads, a job is divided among no more threads than that: on a machine full of processes, each computes alone.
+// - The cores share no cache, and what one has written is far from the other; the cores of a virtual machine may move
+//   from one moment to the next. If an eighth of the workers that watch for a job see it later than FAR (almost
+//   none do where cores are near), and jobs are small, none is divided: mlp256_b8 then takes 1.4 times as long with two
+//   threads as with one, and otherwise 0.7 times.
+// After a pause all threads are tried again; while that shows the same, the pause doubles.
 constexpr auto SPIN = std::chrono::microseconds(5), YIELD = std::chrono::microseconds(200);
 constexpr auto TAKEN = std::chrono::microseconds(3);
 constexpr auto SPIN_CROWDED = std::chrono::microseconds(30);
 constexpr auto HELD = std::chrono::microseconds(500);
 constexpr auto CROWDED = std::chrono::milliseconds(500);
+constexpr int LOOK = 32;
+constexpr double SHORTEST_LOOK = 0.01, LEAVES_PER_SECOND = 100, GOT = 0.75;  // seconds; a part of the threads
+constexpr auto FAR = std::chrono::nanoseconds(350);
+constexpr double SMALL_JOB = 33e-6;  // seconds from one job to the next
+constexpr auto PAUSE = std::chrono::milliseconds(50), LONGEST_PAUSE = std::chrono::milliseconds(1600);
 #ifdef __linux__
 constexpr int SHIFTS = 4;
 #else
@@ -63,6 +77,7 @@ struct alignas(64) Job {
     std::atomic<int> core{-1};  // the caller's
     int places = 0, spans = 0;  // places in addition to the caller's; spans of chunks
     int64_t grain = 0;
+    Clock::time_point posted{};  // if it is to be measured how late the workers see it
     void (*body)(void*, int64_t, int64_t) = nullptr;
     void* context = nullptr;
     Span span[SPANS];
@@ -81,6 +96,28 @@ std::atomic<int> in_use{0};      // workers numbered from here on stay out
 std::atomic<int> most{INT_MAX};  // how many the system allowed when it refused one; retried after set_threads
 
 std::atomic<Clock::time_point> crowded_until{};  // by a thread that spins
+
+struct Pause {  // in which not all threads are used; set by the owner of the pool
+    std::atomic<Clock::time_point> until{};
+    Clock::duration length{};
+
+    bool lasts() const {
+        const auto end = until.load(std::memory_order_relaxed);
+        return end != Clock::time_point{} && Clock::now() < end;
+    }
+    void begin(Clock::time_point now) {
+        const bool again = now < until.load(std::memory_order_relaxed) + 2 * PAUSE;
+        length = again ? std::min<Clock::duration>(2 * length, LONGEST_PAUSE) : PAUSE;
+        until.store(now + length, std::memory_order_relaxed);
+    }
+} others, distance;                         // for these two reasons
+std::atomic<int> share{1};                  // the threads in use while `others` lasts
+std::atomic<int> measured{0}, too_late{0};  // workers that watched for a job, and those that saw it later than FAR
+
+struct Look : Usage {  // when the owner of the pool looked last
+    int jobs = 0;      // since then
+    Clock::time_point time{};
+} last;
 
 // Waits until done() is true; false if it is time to sleep.
 template <class Done>
@@ -150,17 +187,41 @@ void sleep_while(std::atomic<T>& word, T old) {
 void work(intptr_t number) {
     uint32_t seen = signals.jobs.load();
     sleep_while(signals.jobs, seen);
-    for (;;) {
+    for (Clock::time_point began{};;) {  // to watch
         seen = signals.jobs.load(std::memory_order_acquire);
         leave_core_of_caller();
         if (join()) {
+            if (job.posted > began && job.posted < began + SPIN) {  // it watched without yielding
+                too_late.fetch_add(Clock::now() > job.posted + FAR, std::memory_order_relaxed);
+                measured.fetch_add(1, std::memory_order_relaxed);
+            }
             run_chunks(1 + int(number % job.places));
             leave();
         }
         for (int count = in_use.load(); number >= count; count = in_use.load()) sleep_while(in_use, count);
+        began = Clock::now();
         if (!spin([&] { return signals.jobs.load(std::memory_order_acquire) != seen; }))
             sleep_while(signals.jobs, seen);
     }
+}
+
+void look() {
+    Usage usage;
+    const auto now = Clock::now();
+    const double passed = std::chrono::duration<double>(now - last.time).count();
+    if (passed < SHORTEST_LOOK || !read_usage(usage)) return;
+    const double got = (usage.seconds - last.seconds) / passed;
+    if (double(usage.left - last.left) > LEAVES_PER_SECOND * passed && got < GOT * threads() &&
+        last.time > others.until.load(std::memory_order_relaxed)) {  // not what happened during a pause
+        share.store(std::max(1, int(got + 0.5)), std::memory_order_relaxed);
+        others.begin(now);
+    }
+    const int count = measured.exchange(0, std::memory_order_relaxed);
+    const int late = too_late.exchange(0, std::memory_order_relaxed);
+    if (late > 2 && 8 * late > count && passed < SMALL_JOB * last.jobs &&
+        last.time > distance.until.load(std::memory_order_relaxed))
+        distance.begin(now);
+    last = {usage, 0, now};
 }
 
 int workers_for(int places) {
@@ -188,7 +249,7 @@ void reset_after_fork() {
     signals.sleeping = 0;
     started = in_use = 0;
     most = INT_MAX;
-    crowded_until = Clock::time_point{};
+    crowded_until = others.until = distance.until = Clock::time_point{};
     busy = false;
 }
 
@@ -218,16 +279,20 @@ void set_threads(int count) {
     threads();  // registers the fork handler
     limit = std::max(1, count);
     most = INT_MAX;
+    others.until = distance.until = Clock::time_point{};
 }
 
 void parallel_for(int64_t n, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end), void* context) {
     const int64_t chunks = (n + grain - 1) / grain;
-    const int places = threads() - 1;
+    int places = threads() - 1;
+    if (others.lasts()) places = std::min(places, share.load(std::memory_order_relaxed) - 1);
+    if (distance.lasts()) places = 0;
     const int wanted = int(std::min<int64_t>(places, chunks - 1));
     if (wanted < 1 || busy.exchange(true, std::memory_order_acquire)) {
         for (int64_t begin = 0; begin < n; begin += grain) body(context, begin, std::min(begin + grain, n));
         return;
     }
+    if (++last.jobs >= LOOK) look();
     if (const int count = workers_for(places); count != in_use.load(std::memory_order_relaxed)) {
         in_use = count;
         if (started < count) start_workers(count);
@@ -243,6 +308,7 @@ void parallel_for(int64_t n, int64_t grain, void (*body)(void* context, int64_t 
     job.grain = grain;
     job.body = body;
     job.context = context;
+    job.posted = last.jobs % 4 == 0 ? Clock::now() : Clock::time_point{};
     job.gate.store(OPEN, std::memory_order_release);
     signals.jobs.fetch_add(1);
     const int awake = started - signals.sleeping.load();
