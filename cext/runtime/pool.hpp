@@ -4,8 +4,8 @@
 // worker spins for a few microseconds, yields its core for a fifth of a millisecond, so that other pools in
 // the process (NumPy's BLAS) find it free, and then sleeps. While other threads spin all the time it does not yield,
 // and several workers take turns. Where other processes take the cores, or where cores are too far apart for small
-// jobs, fewer threads are used for a while. A second Python thread that calls while the pool is busy, or a body that calls again,
-// runs inline. Bodies do not throw.
+// jobs, fewer threads are used for a while. A second Python thread that calls while the pool is busy, or a body that
+// calls again, runs inline. Bodies do not throw.
 #pragma once
 
 #include <cstdint>
