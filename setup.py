@@ -66,7 +66,7 @@ FAST = set(
 LINK = []
 if WINDOWS:  # Python's own C library, and WaitOnAddress for the thread pool
     COMMON += "-D_DLL -D_MT -D_CRT_SECURE_NO_WARNINGS -Xclang --dependent-lib=msvcrt".split()
-    LINK += "-fuse-ld=lld -nostartfiles -nostdlib -lkernel32 -lsynchronization".split()
+    LINK += "-fuse-ld=lld -Wl,-noimplib -nostartfiles -nostdlib -lkernel32 -lsynchronization".split()
 elif not MAC:
     COMMON += ["-pthread"]
     LINK += ["-pthread", "-ldl"]
