@@ -17,12 +17,54 @@
 namespace mg::MG_ISA {
 namespace {
 
-constexpr int64_t KEYS = Attention::KEYS;
+// Scores are computed in tiles s[keys, TILE] with one column for each of TILE queries, so that the lanes of a register
+// belong to different queries: a largest element or a sum over keys needs no step across lanes.
+constexpr int64_t KEYS = Attention::KEYS, QUERIES = Attention::QUERIES, TILE = Attention::TILE;
 
 template <class T>
 void pack_panels(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, T* panels) {
     for (int64_t j = 0; j < n; j += PANEL<T>, panels += k * PANEL<T>)
         pack_panel<T>(k, n, b, row_step, column_step, j, panels);
+}
+
+template <class T>
+constexpr int64_t whole_registers(int64_t columns) {
+    return ceil_divide(columns, LANES<T>) * LANES<T>;
+}
+
+// c[rows, n] (+)= a[rows, k] b with the rows [begin, begin + k) of b[packed, n]
+template <class T, bool transposed>
+void multiply_part(int64_t rows, int64_t begin, int64_t k, int64_t n, const T* a, int64_t lda, const T* panels,
+                   int64_t packed, bool accumulated, T* c, int64_t ldc) {
+    panels += begin * PANEL<T>;
+    for (int64_t j = 0; j < n; j += PANEL<T>, panels += packed * PANEL<T>)
+        multiply_panels<T, transposed>(rows, k, minimum(PANEL<T>, n - j), a, lda, panels, nullptr, accumulated, c + j,
+                                       ldc);
+}
+
+// f(c, u) for every key c < count, where u = c % 4 is the accumulator to use
+template <class F>
+MG_INLINE void each_key(int64_t count, F f) {
+    int64_t c = 0;
+    for (; c + 4 <= count; c += 4) {
+#pragma GCC unroll 4
+        for (int u = 0; u < 4; u++) f(c + u, u);
+    }
+#pragma GCC unroll 4
+    for (int u = 0; u < 4; u++) {
+        if (c + u < count) f(c + u, u);
+    }
+}
+
+// f(c, m[c step]) for every key c < count; contiguous masks are vectorized.
+template <class M, class F>
+MG_INLINE void each_masked(int64_t count, const M* m, int64_t step, F f) {
+    if (step == 1) {
+#pragma omp simd
+        for (int64_t c = 0; c < count; c++) f(c, m[c]);
+    } else {
+        for (int64_t c = 0; c < count; c++) f(c, m[c * step]);
+    }
 }
 
 // The head n = (sample, head) of the queries, and the parts of the arrays that it reads.
@@ -56,34 +98,103 @@ struct Head : Attention {
         return !numbers || static_cast<const T*>(numbers)[mask_at(i, j)] != -T(__builtin_inf());
     }
 
-    // s = scale s (+ mask), or -inf where that hides a key, for the query i and the keys [first, first + count)
-    void score(int64_t i, int64_t first, int64_t count, T* __restrict s) const {
-        const T factor = T(scale), hidden = -T(__builtin_inf());
-        const int64_t at = mask_at(i, first), step = mask_step[3];
-        if (bools) {
-            const bool* m = static_cast<const bool*>(bools) + at;
+    // Prepares x[rows, size] of a tile of queries, times a factor, for `score`: transposed in panels, if there are
+    // enough
+    void pack_turned(int64_t rows, int64_t size, const T* __restrict x, T factor, T* __restrict packed) const {
+        const bool few = rows <= FEW;
+        if (!few) pack_panels<T>(size, rows, x, 1, size, packed);
+        const int64_t count = size * (few ? rows : ceil_divide(rows, PANEL<T>) * PANEL<T>);
 #pragma omp simd
-            for (int64_t c = 0; c < count; c++) s[c] = m[c * step] ? s[c] * factor : hidden;
-        } else if (numbers) {
-            const T* m = static_cast<const T*>(numbers) + at;
-#pragma omp simd
-            for (int64_t c = 0; c < count; c++) s[c] = m[c * step] == hidden ? hidden : s[c] * factor + m[c * step];
-        } else {
-#pragma omp simd
-            for (int64_t c = 0; c < count; c++) s[c] *= factor;
+        for (int64_t i = 0; i < count; i++) packed[i] = (few ? x[i] : packed[i]) * factor;
+    }
+
+    // s[count, TILE] = k xᵀ of k[count, size] and x packed; for few queries, a product of as many rows, transposed
+    void score(int64_t rows, int64_t count, int64_t size, const T* k, const T* packed, T* s, T* scratch) const {
+        if (rows > FEW) {
+            multiply_panels<T>(count, size, whole_registers<T>(rows), k, size, packed, nullptr, false, s, TILE);
+            return;
+        }
+        T* const turned = scratch + FEW * KEYS;
+        pack_panels<T>(size, count, k, 1, size, turned);
+        multiply_panels<T>(rows, size, count, packed, size, turned, nullptr, false, scratch, KEYS);
+        for (int64_t c = 0; c < count; c++) {
+            for (int64_t j = 0; j < rows; j += LANES<T>) Whole<T>{j}.store(s + c * TILE, Vector<T>{});
+            for (int64_t r = 0; r < rows; r++) s[c * TILE + r] = scratch[r * KEYS + c];
         }
     }
 
-    // factors[count] = 1 / (1 - dropout) for the weights that remain, 0 for the others. A row of weights begins with
-    // a new block of random numbers.
-    void survive(int64_t i, int64_t first, T* __restrict factors) const {
-        uint32_t bits[KEYS];
-        const uint64_t row = static_cast<uint64_t>(n * queries + i) * static_cast<uint64_t>((keys + 3) / 4);
-        philox<KEYS / 4>(seed, offset + row + static_cast<uint64_t>(first / 4), 0, bits);
-        const float threshold = float(dropout);
-        const T factor = T(1 / (1 - dropout));
+    // values[count, TILE] = the transpose of the rows that f(r, row[KEYS]) writes after it
+    template <class F>
+    void turn(int64_t rows, int64_t count, F f, T* values) const {
+        T* const by_row = values + KEYS * TILE;
+        for (int64_t r = 0; r < rows; r++) f(r, by_row + r * KEYS);
+        pack_panel<T, TILE>(count, rows, by_row, 1, KEYS, 0, values);
+    }
+
+    // Adds the mask to the scores s[count, TILE] of the queries [row, row + rows) and the keys from `first` on, or puts
+    // -inf where it hides a key. `values` is scratch.
+    void hide(int64_t row, int64_t rows, int64_t first, int64_t count, T* __restrict s, T* __restrict values) const {
+        const T hidden = -T(__builtin_inf());
+        if (bools || numbers) {
+            turn(
+                rows, count,
+                [&](int64_t r, T* to) {
+                    const int64_t at = mask_at(row + r, first), step = mask_step[3];
+                    if (bools)
+                        each_masked(count, static_cast<const bool*>(bools) + at, step,
+                                    [&](int64_t c, bool seen)
+                                        MG_INLINED { to[c] = bits<T>((Word<T>(seen) - 1) & bits<Word<T>>(hidden)); });
+                    else
+                        each_masked(count, static_cast<const T*>(numbers) + at, step,
+                                    [&](int64_t c, T m) MG_INLINED { to[c] = m; });
+                },
+                values);
 #pragma omp simd
-        for (int64_t c = 0; c < KEYS; c++) factors[c] = unit(bits[c]) >= threshold ? factor : 0;
+            for (int64_t i = 0; i < count * TILE; i++) s[i] = values[i] == hidden ? hidden : s[i] + values[i];
+        }
+        for (int64_t c = maximum(0, row + 1 - first); causal && c < count; c++) {
+            for (int64_t r = 0; r < minimum(TILE, first + c - row); r++) s[c * TILE + r] = hidden;
+        }
+    }
+
+    // to[rows, n] (+)= weightsᵀ b, for a tile weights[count, TILE] and the panels of b[packed, n]. Most weights that
+    // causal attention hides, which are 0, are left out.
+    void multiply_weights(int64_t row, int64_t rows, int64_t first, int64_t count, int64_t n, const T* weights,
+                          const T* panels, int64_t packed, bool accumulated, T* to) const {
+        const int64_t step = seen(row, first, count) < count ? TILE_ROWS : rows;
+        for (int64_t r = 0; r < rows; r += step) {
+            const int64_t height = minimum(step, rows - r), k = seen(row + r + height - 1, first, count);
+            multiply_part<T, true>(height, 0, k, n, weights + r, TILE, panels, packed, accumulated, to + r * n, n);
+        }
+    }
+
+    // to[count, n] += weights b, for b[rows, n], likewise
+    void multiply_turned(int64_t row, int64_t rows, int64_t first, int64_t count, int64_t n, const T* weights,
+                         const T* panels, T* to) const {
+        for (int64_t c = 0, height; c < count; c += height) {
+            const int64_t begin = causal ? maximum(0, first + c - row) : 0;  // the first query that sees the key c
+            height = minimum(count - c, !causal ? count : first + c < row ? row - first : TILE_ROWS);
+            multiply_part<T, false>(height, begin, rows - begin, n, weights + c * TILE + begin, TILE, panels, rows,
+                                    true, to + c * n, n);
+        }
+    }
+
+    // factors[count, TILE] = 1 / (1 - dropout) for the weights that remain, 0 for the others. A row of weights begins
+    // with a new block of random numbers.
+    void survive(int64_t row, int64_t rows, int64_t first, int64_t count, T* factors) const {
+        turn(
+            rows, count,
+            [&](int64_t r, T* __restrict to) {
+                uint32_t bits[KEYS];
+                const uint64_t block =
+                    static_cast<uint64_t>(n * queries + row + r) * static_cast<uint64_t>((keys + 3) / 4);
+                philox<KEYS / 4>(seed, offset + block + static_cast<uint64_t>(first / 4), 0, bits);
+                const float threshold = float(dropout);
+                const T factor = T(1 / (1 - dropout));
+#pragma omp simd
+                for (int64_t c = 0; c < KEYS; c++) to[c] = unit(bits[c]) >= threshold ? factor : 0;
+            },
+            factors);
     }
 };
 
@@ -120,55 +231,82 @@ void each_item(int64_t items, int64_t slots, F f) {
 
 // ---- forward ------------------------------------------------------------------------------------------------------
 
-constexpr int64_t QUERIES = Attention::QUERIES;
+// Replaces the scores s[keys, TILE] of the queries from `row` on by e^(s - top), where top[TILE] has been raised to the
+// largest of them, and adds these to sum[TILE]. For the new top, sums so far are multiplied by factors[TILE].
+template <class T>
+void exponentiate(const Head<T>& a, int64_t row, int64_t columns, int64_t first, int64_t keys, T* s, T* top,
+                  double* sum, T* factors) {
+    constexpr T hidden = -T(__builtin_inf());
+    for (int64_t j = 0; j < columns; j += LANES<T>) {
+        const Whole<T> at{j};
+        const int64_t count = a.seen(row + j + LANES<T> - 1, first, keys);
+        const Vector<T> before = at.load(top);
+        Vector<T> found[4] = {before, before, before, before}, total[4] = {};
+        each_key(count, [&](int64_t c, int u) MG_INLINED {
+            const Vector<T> v = at.load(s + c * TILE);
+            found[u] = v > found[u] ? v : found[u];  // not a NaN, which shows in the sum
+        });
+        for (int u = 1; u < 4; u++) found[0] = found[u] > found[0] ? found[u] : found[0];
+        at.store(top, found[0]);
+        const Vector<T> factor =
+            ((found[0] > before) & (before > hidden)) ? exponential<T>(before - found[0]) : Vector<T>{} + 1;
+        const Vector<T> shift = found[0] == hidden ? Vector<T>{} : found[0];  // so that NaN shows, and -inf gives 0
+        each_key(count, [&](int64_t c, int u) MG_INLINED {
+            const Vector<T> e = exponential<T>(at.load(s + c * TILE) - shift);
+            at.store(s + c * TILE, e);
+            total[u] += e;
+        });
+        for (int64_t c = count; c < keys; c++) at.store(s + c * TILE, Vector<T>{});
+        const Vector<T> all = (total[0] + total[1]) + (total[2] + total[3]);
+        at.store(factors, factor);
+        for (int i = 0; i < LANES<T>; i++) sum[j + i] = sum[j + i] * factors[j + i] + all[i];
+    }
+}
 
 template <class T>
 void forward_block(const Head<T>& a, int64_t row, T* scratch, T* y, T* statistics, bool seen_only = false) {
     const int64_t rows = minimum(QUERIES, a.queries - row), end = a.seen(row + rows - 1, 0, a.keys);
-    T* const right = scratch;  // the panels of kᵀ, then of v
-    T* const s = scratch + Attention::panels(a.width, a.value_width);
-    T top[QUERIES];
+    T* const queries = scratch;                    // panels of qᵀ
+    T* const right = queries + QUERIES * a.width;  // panels of v
+    T* const s = right + KEYS * Attention::whole(a.value_width);
+    T *const values = s + KEYS * TILE, *const more = values + a.masked_scratch();
+    T top[QUERIES], factors[TILE];
     double sum[QUERIES] = {};
     for (T& t : top) t = -T(__builtin_inf());
     if (end == 0 || seen_only) clear(rows * a.value_width, y);
+    for (int64_t i = 0; i < rows; i += TILE)
+        a.pack_turned(minimum(TILE, rows - i), a.width, a.q + (row + i) * a.width, T(a.scale), queries + i * a.width);
     for (int64_t first = 0; first < end; first += KEYS) {
-        const int64_t count = minimum(KEYS, end - first);
-        pack_panels<T>(a.width, count, a.k + first * a.width, 1, a.width, right);
-        multiply_panels<T>(rows, a.width, count, a.q + row * a.width, a.width, right, nullptr, false, s, KEYS);
-        for (int64_t r = 0; r < rows; r++) {
-            T* const p = s + r * KEYS;
-            const int64_t seen = a.seen(row + r, first, count);
-            a.score(row + r, first, seen, p);
-            const T found = largest(seen, p), before = top[r];
-            if (found > before) {
-                top[r] = found;
-                const T factor = before - before == 0 ? fraction(before - found) : 1;
-                sum[r] *= factor;
-                if (first > 0)
-                    sweep<T, 2>(0, a.value_width, [&](auto at, int) MG_INLINED {
-                        T* const out = y + r * a.value_width;
-                        at.store(out, at.load(out) * factor);
-                    });
+        const T* const v = a.v + first * a.value_width;
+        if (!seen_only) pack_panels<T>(minimum(KEYS, end - first), a.value_width, v, a.value_width, 1, right);
+        for (int64_t i = 0; i < rows; i += TILE) {
+            const int64_t height = minimum(TILE, rows - i), columns = whole_registers<T>(height);
+            const int64_t count = a.seen(row + i + height - 1, first, minimum(KEYS, end - first));
+            if (count == 0) continue;
+            T* const out = y + i * a.value_width;
+            a.score(height, count, a.width, a.k + first * a.width, queries + i * a.width, s, more);
+            if (a.hides()) a.hide(row + i, height, first, count, s, values);
+            exponentiate<T>(a, row + i, columns, first, count, s, top + i, sum + i, factors);
+            for (int64_t r = 0; first > 0 && r < height; r++) {
+                if (factors[r] == 1) continue;
+                sweep<T, 2>(0, a.value_width, [&](auto at, int) MG_INLINED {
+                    at.store(out + r * a.value_width, at.load(out + r * a.value_width) * factors[r]);
+                });
             }
-            const T shift = top[r] == -T(__builtin_inf()) ? 0 : top[r];  // so that NaN shows, and -inf gives 0
-            sum[r] += sum_exp(seen, p, shift, p);
-            for (int64_t c = seen; c < count; c++) p[c] = 0;
             if (a.dropout > 0) {
-                T factors[KEYS];
-                a.survive(row + r, first, factors);
+                a.survive(row + i, height, first, count, values);
 #pragma omp simd
-                for (int64_t c = 0; c < count; c++) p[c] *= factors[c];
+                for (int64_t c = 0; c < count * TILE; c++) s[c] *= values[c];
             }
+            if (seen_only) {
+                multiply_seen<T>(
+                    height, count, a.value_width, [&](int64_t r, int64_t c) { return s[c * TILE + r]; }, v, out,
+                    [&](int64_t r, int64_t c) { return a.sees(row + i + r, first + c); });
+                continue;
+            }
+            a.multiply_weights(row + i, height, first, count, a.value_width, s, right, minimum(KEYS, end - first),
+                               first > 0, out);
         }
-        const T* const values = a.v + first * a.value_width;
-        if (seen_only) {
-            multiply_seen<T>(
-                rows, count, a.value_width, [&](int64_t r, int64_t c) { return s[r * KEYS + c]; }, values, y,
-                [&](int64_t r, int64_t c) { return a.sees(row + r, first + c); });
-            continue;
-        }
-        pack_panels<T>(count, a.value_width, values, a.value_width, 1, right);
-        multiply_panels<T>(rows, count, a.value_width, s, KEYS, right, nullptr, first > 0, y, a.value_width);
     }
     for (int64_t r = 0; r < rows; r++) {
         // A query that sees no key has the result 0, and with these statistics all its weights are 0 again.
@@ -203,77 +341,80 @@ void attention(const Attention& a) {
 // An item is a part of the keys of a head, and all queries that see them. The contributions of the parts to dq are kept
 // in separate arrays, then added up in order.
 
-constexpr int64_t ROWS = Attention::QUERIES_BACKWARD;  // queries in a block
-
-// The arrays of one item: panels of the factors on the right of products, and two blocks of weights
+// The arrays of one item: panels of the factors on the right of products, two tiles of weights, and scratch
 template <class T>
 struct Workspace {
-    T *kt, *k, *vt, *q, *g, *p, *dp;
+    T *k, *qt, *gt, *q, *g, *p, *dp, *values, *more;
 
     Workspace(const Attention& a, T* scratch) {
         const int64_t w = Attention::whole(a.width), v = Attention::whole(a.value_width);
-        kt = scratch;
-        k = kt + KEYS * w;
-        vt = k + KEYS * w;
-        q = vt + KEYS * v;
-        g = q + ROWS * w;
-        p = g + ROWS * v;
-        dp = p + ROWS * KEYS;
+        k = scratch;
+        qt = k + KEYS * w;
+        gt = qt + TILE * w;
+        q = gt + TILE * v;
+        g = q + TILE * w;
+        p = g + TILE * v;
+        dp = p + KEYS * TILE;
+        values = dp + KEYS * TILE;
+        more = values + a.masked_scratch();
     }
 };
 
-// Adds the contribution of a block of queries and a block of keys that was packed before. `more`: dk and dv already
-// hold sums.
+// Adds the contribution of a tile of queries and a block of keys.
 template <class T>
-void backward_block(const Head<T>& a, const Workspace<T>& w, int64_t row, int64_t first, int64_t keys, const T* g,
-                    const T* statistics, const T* delta, T* dq, T* dk, T* dv, bool seen_only) {
-    const int64_t rows = minimum(ROWS, a.queries - row), count = a.seen(row + rows - 1, first, keys);
-    const T* const q = a.q + row * a.width;
-    multiply_panels<T>(rows, a.width, count, q, a.width, w.kt, nullptr, false, w.p, KEYS);
-    if (dq || dk) multiply_panels<T>(rows, a.value_width, count, g, a.value_width, w.vt, nullptr, false, w.dp, KEYS);
-    const T factor = T(a.scale);
+void backward_tile(const Head<T>& a, const Workspace<T>& w, int64_t row, int64_t first, int64_t keys, const T* g,
+                   const T* statistics, const T* delta, T* dq, T* dk, T* dv, bool seen_only) {
+    const int64_t rows = minimum(TILE, a.queries - row), count = a.seen(row + rows - 1, first, keys);
+    const int64_t columns = whole_registers<T>(rows);
+    const T *const q = a.q + row * a.width, *const k = a.k + first * a.width, *const v = a.v + first * a.value_width;
+    a.pack_turned(rows, a.width, q, T(a.scale), w.qt);
+    a.score(rows, count, a.width, k, w.qt, w.p, w.more);
+    if (a.hides()) a.hide(row, rows, first, count, w.p, w.values);
+    if (dq || dk) {
+        a.pack_turned(rows, a.value_width, g, 1, w.gt);
+        a.score(rows, count, a.value_width, v, w.gt, w.dp, w.more);
+    }
+    const bool dropped = a.dropout > 0;
+    if (dropped) a.survive(row, rows, first, count, w.values);
+    T shift[TILE] = {}, inverse[TILE] = {}, total[TILE] = {};
     for (int64_t r = 0; r < rows; r++) {
-        T *const p = w.p + r * KEYS, *const dp = w.dp + r * KEYS;
-        const int64_t seen = a.seen(row + r, first, count);
-        const T shift = statistics[2 * r], inverse = statistics[2 * r + 1], total = delta ? delta[r] : 0;
-        a.score(row + r, first, seen, p);
-        sweep<T, 2>(0, seen,
-                    [&](auto at, int) MG_INLINED { at.store(p, exponential<T>(at.load(p) - shift) * inverse); });
-        T factors[KEYS];
-        if (a.dropout > 0) a.survive(row + r, first, factors);
-        if (dq || dk) {
-            if (a.dropout > 0) {
-#pragma omp simd
-                for (int64_t c = 0; c < seen; c++) dp[c] *= factors[c];
-            }
-#pragma omp simd
-            for (int64_t c = 0; c < seen; c++) dp[c] = p[c] * (dp[c] - total) * factor;
+        shift[r] = statistics[2 * r], inverse[r] = statistics[2 * r + 1];
+        if (delta) total[r] = delta[r];
+    }
+    const T factor = T(a.scale);
+    for (int64_t j = 0; j < columns; j += LANES<T>) {
+        const Whole<T> at{j};
+        const Vector<T> top = at.load(shift), share = at.load(inverse), less = at.load(total);
+        const int64_t some = a.seen(row + j + LANES<T> - 1, first, count);
+        for (int64_t c = some; c < count; c++)
+            at.store(w.p + c * TILE, Vector<T>{}), at.store(w.dp + c * TILE, Vector<T>{});
+        for (int64_t c = 0; c < some; c++) {
+            T *const p = w.p + c * TILE, *const dp = w.dp + c * TILE;
+            const Vector<T> weight = exponential<T>(at.load(p) - top) * share;
+            const Vector<T> kept = dropped ? at.load(w.values + c * TILE) : Vector<T>{} + 1;
+            at.store(p, weight * kept);
+            if (delta) at.store(dp, weight * (at.load(dp) * kept - less) * factor);
         }
-        if (a.dropout > 0) {
-#pragma omp simd
-            for (int64_t c = 0; c < seen; c++) p[c] *= factors[c];
-        }
-        for (int64_t c = seen; c < keys; c++) p[c] = dp[c] = 0;
     }
     if (seen_only) {
         const auto seen = [&](int64_t r, int64_t c) { return a.sees(row + r, first + c); };
         const auto turned = [&](int64_t c, int64_t r) { return seen(r, c); };
-        const auto p = [&](int64_t c, int64_t r) { return w.p[r * KEYS + c]; };
-        const auto ds = [&](int64_t r, int64_t c) { return w.dp[r * KEYS + c]; };
+        const auto p = [&](int64_t c, int64_t r) { return w.p[c * TILE + r]; };
+        const auto ds = [&](int64_t c, int64_t r) { return w.dp[c * TILE + r]; };
         if (dv) multiply_seen<T>(count, rows, a.value_width, p, g, dv, turned);
-        if (dk) multiply_seen<T>(count, rows, a.width, [&](int64_t c, int64_t r) { return ds(r, c); }, q, dk, turned);
-        if (dq) multiply_seen<T>(rows, count, a.width, ds, a.k + first * a.width, dq, seen);
+        if (dk) multiply_seen<T>(count, rows, a.width, ds, q, dk, turned);
+        if (dq) multiply_seen<T>(rows, count, a.width, [&](int64_t r, int64_t c) { return ds(c, r); }, k, dq, seen);
         return;
     }
     if (dv) {
         pack_panels<T>(rows, a.value_width, g, a.value_width, 1, w.g);
-        multiply_panels<T, true>(count, rows, a.value_width, w.p, KEYS, w.g, nullptr, true, dv, a.value_width);
+        a.multiply_turned(row, rows, first, count, a.value_width, w.p, w.g, dv);
     }
     if (dk) {
         pack_panels<T>(rows, a.width, q, a.width, 1, w.q);
-        multiply_panels<T, true>(count, rows, a.width, w.dp, KEYS, w.q, nullptr, true, dk, a.width);
+        a.multiply_turned(row, rows, first, count, a.width, w.dp, w.q, dk);
     }
-    if (dq) multiply_panels<T>(rows, keys, a.width, w.dp, KEYS, w.k, nullptr, true, dq, a.width);
+    if (dq) a.multiply_weights(row, rows, first, count, a.width, w.dp, w.k, keys, true, dq);
 }
 
 MG_KERNEL(attention_backward[FLOATS])
@@ -308,18 +449,16 @@ void attention_backward(const Attention& a) {
             if (dv) clear((end - begin) * a.value_width, dv);
             for (int64_t first = begin; first < end; first += KEYS) {
                 const int64_t count = minimum(KEYS, a.keys - first);
-                pack_panels<T>(a.width, count, any.k + first * a.width, 1, a.width, w.kt);
                 if (dq) pack_panels<T>(count, a.width, any.k + first * a.width, a.width, 1, w.k);
-                if (delta) pack_panels<T>(a.value_width, count, any.v + first * a.value_width, 1, a.value_width, w.vt);
                 for (int64_t h = 0; h < a.group; h++) {
                     const Head<T> head(a, source * a.group + h);
-                    for (int64_t row = a.causal ? first / ROWS * ROWS : 0; row < a.queries; row += ROWS) {
+                    for (int64_t row = a.causal ? first / TILE * TILE : 0; row < a.queries; row += TILE) {
                         const int64_t at = head.n * a.queries + row;
-                        backward_block<T>(head, w, row, first, count, g + at * a.value_width,
-                                          static_cast<const T*>(a.statistics) + 2 * at, delta ? delta + at : nullptr,
-                                          sums ? sums + (h * a.queries + row) * a.width : nullptr,
-                                          dk ? dk + (first - begin) * a.width : nullptr,
-                                          dv ? dv + (first - begin) * a.value_width : nullptr, seen_only);
+                        backward_tile<T>(head, w, row, first, count, g + at * a.value_width,
+                                         static_cast<const T*>(a.statistics) + 2 * at, delta ? delta + at : nullptr,
+                                         sums ? sums + (h * a.queries + row) * a.width : nullptr,
+                                         dk ? dk + (first - begin) * a.width : nullptr,
+                                         dv ? dv + (first - begin) * a.value_width : nullptr, seen_only);
                     }
                 }
             }

@@ -119,7 +119,8 @@ struct Pool2d {
 // read at steps for batch, heads, queries and keys. A weight is dropped, and the others are divided by 1 - dropout, by
 // the generator of random.cpp: row r, counted over all heads, begins with block offset + r ceil(keys/4).
 struct Attention {
-    static constexpr int64_t KEYS = 128, QUERIES = 128, QUERIES_BACKWARD = 64;  // in a block
+    static constexpr int64_t KEYS = 128, QUERIES = 128;  // in a block
+    static constexpr int64_t TILE = 32, FEW = 8;         // queries in a tile; up to FEW are rows of the product first
 
     int64_t batch, heads, group, queries, keys, width, value_width;
     double scale;
@@ -139,8 +140,10 @@ struct Attention {
     void* scratch;          // [slots, attention_scratch(..)]
 
     static constexpr int64_t whole(int64_t n) { return (n + 31) / 32 * 32; }  // panels, at their widest
-    static constexpr int64_t panels(int64_t width, int64_t value_width) {
-        return KEYS * whole(width > value_width ? width : value_width);
+    constexpr int64_t masked_scratch() const { return bools || numbers || dropout > 0 ? 2 * KEYS * TILE : 0; }
+    constexpr int64_t few_scratch() const {  // if the last tile has few queries
+        const int64_t last = (queries - 1) % TILE + 1, most = width > value_width ? width : value_width;
+        return last <= FEW ? KEYS * (FEW + most) : 0;
     }
 };
 
@@ -177,9 +180,10 @@ constexpr int64_t normalize_scratch(int64_t rows, int64_t groups, int64_t m, int
 }
 
 constexpr int64_t attention_scratch(const Attention& a, bool backward) {
-    if (!backward) return Attention::panels(a.width, a.value_width) + Attention::QUERIES * Attention::KEYS;
     const int64_t w = Attention::whole(a.width), v = Attention::whole(a.value_width);
-    return Attention::KEYS * (2 * w + v) + Attention::QUERIES_BACKWARD * (w + v + 2 * Attention::KEYS);
+    const int64_t tile = Attention::KEYS * Attention::TILE, more = a.masked_scratch() + a.few_scratch();
+    if (!backward) return Attention::QUERIES * w + Attention::KEYS * v + tile + more;
+    return Attention::KEYS * w + 2 * Attention::TILE * (w + v) + 2 * tile + more;
 }
 // Parts that keep some cores busy if there are few heads
 constexpr int64_t attention_parts(int64_t heads, int64_t keys) {

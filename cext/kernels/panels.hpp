@@ -55,10 +55,14 @@ void round_panel(int64_t k, int64_t n, const float* b, int64_t row_step, int64_t
 void multiply_rounded(bool transposed, int64_t rows, int64_t k, int64_t n, const float* a, int64_t lda,
                       const float* panels, int64_t step, const float* bias, bool accumulated, float* c, int64_t ldc);
 
+// For functions whose loops GCC compiles better by themselves than among those of a caller: it then keeps the addresses
+// in registers, and attention (attn_bB of benchmarks/workloads.py) takes 4 % less time.
+#define MG_ALONE __attribute__((noinline))
+
 // Packs the panel from column `first` on of b[k, n], whose elements lie row_step and column_step apart
 template <class T, int64_t width = PANEL<T>>
-void pack_panel(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, int64_t first, T* panel,
-                [[maybe_unused]] bool rounded = false) {
+MG_ALONE void pack_panel(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, int64_t first,
+                         T* panel, [[maybe_unused]] bool rounded = false) {
 #if MG_ROUNDS
     if constexpr (sizeof(T) == 4 && width == PANEL<T>) {
         if (rounded) return round_panel(k, n, b, row_step, column_step, first, panel);
@@ -141,8 +145,8 @@ MG_INLINE void each_register(int64_t columns, F&& f) {
 
 // c[R, columns] = start + a[R, k] b, with b one panel and start = c, the bias, or nothing; a may be stored transposed
 template <class T, int R, bool transposed = false>
-MG_INLINE void multiply_panel(int64_t k, const T* a, int64_t lda, const T* b, int64_t columns, const T* bias,
-                              bool accumulated, T* c, int64_t ldc) {
+MG_ALONE void multiply_panel(int64_t k, const T* a, int64_t lda, const T* b, int64_t columns, const T* bias,
+                             bool accumulated, T* c, int64_t ldc) {
     Vector<T> sum[R][2] = {};
     accumulate<T, R, 2>(
         k, [&](int r, int64_t p) MG_INLINED { return transposed ? a[p * lda + r] : a[r * lda + p]; },
@@ -160,8 +164,9 @@ MG_INLINE void multiply_panel(int64_t k, const T* a, int64_t lda, const T* b, in
 
 // c[rows, n] = start + a[rows, k] b with the panels of b[k, n]
 template <class T, bool transposed = false>
-void multiply_panels(int64_t rows, int64_t k, int64_t n, const T* a, int64_t lda, const T* panels, const T* bias,
-                     bool accumulated, T* c, int64_t ldc, [[maybe_unused]] bool rounded = false) {
+MG_ALONE void multiply_panels(int64_t rows, int64_t k, int64_t n, const T* a, int64_t lda, const T* panels,
+                              const T* bias, bool accumulated, T* c, int64_t ldc,
+                              [[maybe_unused]] bool rounded = false) {
 #if MG_ROUNDS
     if constexpr (sizeof(T) == 4) {
         if (rounded)

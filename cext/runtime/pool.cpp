@@ -44,7 +44,7 @@ using Word = std::atomic<uint32_t>;
 // - Other processes take the cores. If threads had to leave their cores often, and the process got few cores for its
 //   threads, a job is divided among no more threads than that: on a machine full of processes, each computes alone.
 // - The cores share no cache, and what one has written is far from the other; the cores of a virtual machine may move
-//   from one moment to the next. If an eighth of the workers that watch for a job see it later than FAR (almost
+//   from one moment to the next. If an eighth of the workers that watch for a job see it later than FAR_AWAY (almost
 //   none do where cores are near), and jobs are small, none is divided: mlp256_b8 then takes 1.4 times as long with two
 //   threads as with one, and otherwise 0.7 times.
 // After a pause all threads are tried again; while that shows the same, the pause doubles.
@@ -55,7 +55,7 @@ constexpr auto HELD = std::chrono::microseconds(500);
 constexpr auto CROWDED = std::chrono::milliseconds(500);
 constexpr int LOOK = 32;
 constexpr double SHORTEST_LOOK = 0.01, LEAVES_PER_SECOND = 100, GOT = 0.75;  // seconds; a part of the threads
-constexpr auto FAR = std::chrono::nanoseconds(350);
+constexpr auto FAR_AWAY = std::chrono::nanoseconds(350);
 constexpr double SMALL_JOB = 33e-6;  // seconds from one job to the next
 constexpr auto PAUSE = std::chrono::milliseconds(50), LONGEST_PAUSE = std::chrono::milliseconds(1600);
 #ifdef __linux__
@@ -112,7 +112,7 @@ struct Pause {  // in which not all threads are used; set by the owner of the po
     }
 } others, distance;                         // for these two reasons
 std::atomic<int> share{1};                  // the threads in use while `others` lasts
-std::atomic<int> measured{0}, too_late{0};  // workers that watched for a job, and those that saw it later than FAR
+std::atomic<int> measured{0}, too_late{0};  // workers that watched for a job, and those that saw it later than FAR_AWAY
 
 struct Look : Usage {  // when the owner of the pool looked last
     int jobs = 0;      // since then
@@ -192,7 +192,7 @@ void work(intptr_t number) {
         leave_core_of_caller();
         if (join()) {
             if (job.posted > began && job.posted < began + SPIN) {  // it watched without yielding
-                too_late.fetch_add(Clock::now() > job.posted + FAR, std::memory_order_relaxed);
+                too_late.fetch_add(Clock::now() > job.posted + FAR_AWAY, std::memory_order_relaxed);
                 measured.fetch_add(1, std::memory_order_relaxed);
             }
             run_chunks(1 + int(number % job.places));
