@@ -22,9 +22,9 @@ namespace {
 constexpr int64_t KEYS = Attention::KEYS, QUERIES = Attention::QUERIES, TILE = Attention::TILE;
 
 template <class T>
-void pack_panels(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, T* panels) {
+void pack_panels(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, T* panels, bool rounded) {
     for (int64_t j = 0; j < n; j += PANEL<T>, panels += k * PANEL<T>)
-        pack_panel<T>(k, n, b, row_step, column_step, j, panels);
+        pack_panel<T>(k, n, b, row_step, column_step, j, panels, rounded);
 }
 
 template <class T>
@@ -35,11 +35,11 @@ constexpr int64_t whole_registers(int64_t columns) {
 // c[rows, n] (+)= a[rows, k] b with the rows [begin, begin + k) of b[packed, n]
 template <class T, bool transposed>
 void multiply_part(int64_t rows, int64_t begin, int64_t k, int64_t n, const T* a, int64_t lda, const T* panels,
-                   int64_t packed, bool accumulated, T* c, int64_t ldc) {
-    panels += begin * PANEL<T>;
+                   int64_t packed, bool accumulated, T* c, int64_t ldc, bool rounded) {
+    panels += begin * PANEL<T> / (rounded ? 2 : 1);  // two rounded rows take the room of one
     for (int64_t j = 0; j < n; j += PANEL<T>, panels += packed * PANEL<T>)
         multiply_panels<T, transposed>(rows, k, minimum(PANEL<T>, n - j), a, lda, panels, nullptr, accumulated, c + j,
-                                       ldc);
+                                       ldc, rounded);
 }
 
 // f(c, u) for every key c < count, where u = c % 4 is the accumulator to use
@@ -102,21 +102,23 @@ struct Head : Attention {
     // enough
     void pack_turned(int64_t rows, int64_t size, const T* __restrict x, T factor, T* __restrict packed) const {
         const bool few = rows <= FEW;
-        if (!few) pack_panels<T>(size, rows, x, 1, size, packed);
+        if (!few) pack_panels<T>(size, rows, x, 1, size, packed, false);
         const int64_t count = size * (few ? rows : ceil_divide(rows, PANEL<T>) * PANEL<T>);
 #pragma omp simd
         for (int64_t i = 0; i < count; i++) packed[i] = (few ? x[i] : packed[i]) * factor;
+        if (rounded && !few) pack_panel<T>(size, TILE, packed, TILE, 1, 0, packed, true);  // in place
     }
 
     // s[count, TILE] = k xᵀ of k[count, size] and x packed; for few queries, a product of as many rows, transposed
     void score(int64_t rows, int64_t count, int64_t size, const T* k, const T* packed, T* s, T* scratch) const {
         if (rows > FEW) {
-            multiply_panels<T>(count, size, whole_registers<T>(rows), k, size, packed, nullptr, false, s, TILE);
+            multiply_panels<T>(count, size, whole_registers<T>(rows), k, size, packed, nullptr, false, s, TILE,
+                               rounded);
             return;
         }
         T* const turned = scratch + FEW * KEYS;
-        pack_panels<T>(size, count, k, 1, size, turned);
-        multiply_panels<T>(rows, size, count, packed, size, turned, nullptr, false, scratch, KEYS);
+        pack_panels<T>(size, count, k, 1, size, turned, rounded);
+        multiply_panels<T>(rows, size, count, packed, size, turned, nullptr, false, scratch, KEYS, rounded);
         for (int64_t c = 0; c < count; c++) {
             for (int64_t j = 0; j < rows; j += LANES<T>) Whole<T>{j}.store(s + c * TILE, Vector<T>{});
             for (int64_t r = 0; r < rows; r++) s[c * TILE + r] = scratch[r * KEYS + c];
@@ -164,7 +166,8 @@ struct Head : Attention {
         const int64_t step = seen(row, first, count) < count ? TILE_ROWS : rows;
         for (int64_t r = 0; r < rows; r += step) {
             const int64_t height = minimum(step, rows - r), k = seen(row + r + height - 1, first, count);
-            multiply_part<T, true>(height, 0, k, n, weights + r, TILE, panels, packed, accumulated, to + r * n, n);
+            multiply_part<T, true>(height, 0, k, n, weights + r, TILE, panels, packed, accumulated, to + r * n, n,
+                                   rounded);
         }
     }
 
@@ -175,7 +178,7 @@ struct Head : Attention {
             const int64_t begin = causal ? maximum(0, first + c - row) : 0;  // the first query that sees the key c
             height = minimum(count - c, !causal ? count : first + c < row ? row - first : TILE_ROWS);
             multiply_part<T, false>(height, begin, rows - begin, n, weights + c * TILE + begin, TILE, panels, rows,
-                                    true, to + c * n, n);
+                                    true, to + c * n, n, rounded);
         }
     }
 
@@ -278,7 +281,8 @@ void forward_block(const Head<T>& a, int64_t row, T* scratch, T* y, T* statistic
         a.pack_turned(minimum(TILE, rows - i), a.width, a.q + (row + i) * a.width, T(a.scale), queries + i * a.width);
     for (int64_t first = 0; first < end; first += KEYS) {
         const T* const v = a.v + first * a.value_width;
-        if (!seen_only) pack_panels<T>(minimum(KEYS, end - first), a.value_width, v, a.value_width, 1, right);
+        if (!seen_only)
+            pack_panels<T>(minimum(KEYS, end - first), a.value_width, v, a.value_width, 1, right, a.rounded);
         for (int64_t i = 0; i < rows; i += TILE) {
             const int64_t height = minimum(TILE, rows - i), columns = whole_registers<T>(height);
             const int64_t count = a.seen(row + i + height - 1, first, minimum(KEYS, end - first));
@@ -407,11 +411,11 @@ void backward_tile(const Head<T>& a, const Workspace<T>& w, int64_t row, int64_t
         return;
     }
     if (dv) {
-        pack_panels<T>(rows, a.value_width, g, a.value_width, 1, w.g);
+        pack_panels<T>(rows, a.value_width, g, a.value_width, 1, w.g, a.rounded);
         a.multiply_turned(row, rows, first, count, a.value_width, w.p, w.g, dv);
     }
     if (dk) {
-        pack_panels<T>(rows, a.width, q, a.width, 1, w.q);
+        pack_panels<T>(rows, a.width, q, a.width, 1, w.q, a.rounded);
         a.multiply_turned(row, rows, first, count, a.width, w.dp, w.q, dk);
     }
     if (dq) a.multiply_weights(row, rows, first, count, a.width, w.dp, w.k, keys, true, dq);
@@ -449,7 +453,7 @@ void attention_backward(const Attention& a) {
             if (dv) clear((end - begin) * a.value_width, dv);
             for (int64_t first = begin; first < end; first += KEYS) {
                 const int64_t count = minimum(KEYS, a.keys - first);
-                if (dq) pack_panels<T>(count, a.width, any.k + first * a.width, a.width, 1, w.k);
+                if (dq) pack_panels<T>(count, a.width, any.k + first * a.width, a.width, 1, w.k, a.rounded);
                 for (int64_t h = 0; h < a.group; h++) {
                     const Head<T> head(a, source * a.group + h);
                     for (int64_t row = a.causal ? first / TILE * TILE : 0; row < a.queries; row += TILE) {
