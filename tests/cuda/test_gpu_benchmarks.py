@@ -1,5 +1,6 @@
-"""The GPU benchmarks run, on the emulation if there is no GPU."""
+"""The GPU benchmarks run, on the emulation if there is no GPU, and those of a whole epoch and of memory."""
 
+import json
 import os
 import re
 import subprocess
@@ -42,3 +43,15 @@ def test_the_time_of_the_processor_is_measured():
     assert [name for name, *_ in found] == ["ln_fwd_b8", "launch", "allocation", "product", "Adam"]
     assert all(float(time) > 0 for _, time, _ in found)
     assert found[0][2] == "1"
+
+
+@pytest.mark.parametrize("job", ["mlp", "lenet", "lnlstm"])
+def test_an_epoch_is_measured(job):
+    done = run("epoch.py", "--jobs", job, "--rounds", "1", "--batches", "2", "--threads", "1", "--peers")
+    assert re.search(rf"^\| {job} \| [\d.]+ \(loss \d\.\d+\) \|  \|$", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="this system does not tell the memory of a process")
+def test_the_memory_of_steps_is_measured():
+    found = json.loads(run("measure.py", "minigrad", "mlp256_b128", "--seconds", "0", "--threads", "1").stdout)
+    assert 6 < found["peak_mib"] < 16  # the floor is 4.9
