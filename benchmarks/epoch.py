@@ -210,22 +210,24 @@ def keras_epoch(job, executions):
             self.state_size, self.output_size, self.lh, self.lc = [128, 128], 128, norm(), norm()
 
         def build(self, shape):
-            self.weight = self.add_weight(shape=(128, 512), name="weight")
+            self.weight, self.bias = (
+                self.add_weight(shape=size, name=f"p{len(size)}") for size in ((128, 512), (512,))
+            )
             self.lh.build((None, 512))
             self.lc.build((None, 128))
 
         def call(self, x, states):
             h, c = states
-            i, f, g, o = ops.split(x + self.lh(ops.matmul(h, self.weight)), 4, axis=-1)
+            i, f, g, o = ops.split(x + self.bias + self.lh(ops.matmul(h, self.weight)), 4, axis=-1)
             c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
             h = ops.sigmoid(o) * ops.tanh(self.lc(c))
             return h, [h, c]
 
     def places(arrays):
         """Return the parameters in Keras's order and layouts."""
-        if job == "lnlstm":  # LayerNormalization has the sum of its own and the input's bias
+        if job == "lnlstm":
             words, weight, recurrent, bias, gamma, beta, *norms, out, last = arrays
-            return [words, weight.T, gamma, beta + bias, recurrent.T, *norms, out.T, last]
+            return [words, weight.T, gamma, beta, recurrent.T, bias, *norms, out.T, last]
         found = [a.transpose(2, 3, 1, 0) if a.ndim == 4 else a.T for a in arrays]
         if job == "lenet":  # Flatten takes the channels last
             found[4] = arrays[4].reshape(120, 16, 4, 4).transpose(2, 3, 1, 0).reshape(256, 120)
