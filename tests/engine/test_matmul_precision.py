@@ -171,6 +171,37 @@ def test_layers_and_their_gradients_are_close(name, rng):
     assert error > 1e-4 if ROUNDS else error == 0
 
 
+@pytest.mark.parametrize("sizes", [(5, 40, 24, 30), (33, 33, 32, 32), (130, 300, 16, 5), (200, 129, 70, 64)])
+@pytest.mark.parametrize("kind", ["plain", "causal", "mask", "groups"])
+def test_attention(kind, sizes, rng):
+    queries, keys, width, value_width = sizes
+    heads = 2 if kind == "groups" else 4
+    shapes = (
+        (3, 4, queries, width),
+        (3, heads, keys, width),
+        (3, heads, keys, value_width),
+        (3, 4, queries, value_width),
+    )
+    arrays = [rng.standard_normal(shape) for shape in shapes]
+    options = {"causal": {"is_causal": True}, "groups": {"enable_gqa": True},
+               "mask": {"attn_mask": mg.tensor(rng.random((queries, keys)) < 0.7)}}.get(kind, {})  # fmt: skip
+
+    def attend(arrays, dtype):
+        *leaves, g = (mg.tensor(a.astype(dtype), requires_grad=i < 3) for i, a in enumerate(arrays))
+        y = F.scaled_dot_product_attention(*leaves, **options)
+        return [y.detach(), *mg.grad(y, leaves, g)]
+
+    exact = attend(arrays, "float64")
+    mg.set_float32_matmul_precision("medium")
+    found = attend(arrays, "float32")
+    for one, other in zip(found, exact, strict=True):
+        error = mg.linalg.vector_norm(one - other).item() / mg.linalg.vector_norm(other).item()
+        assert error < 0.01
+        assert error > 1e-4 if ROUNDS else error < 1e-5
+    alone = attend([a[1:2] for a in arrays], "float32")
+    agree(alone, [x[1:2] for x in found])
+
+
 def test_nothing_changes_in_float64_and_in_convolutions(rng):
     x, w = (mg.tensor(rng.standard_normal((2, 3, 33, 33))) for _ in range(2))
     results = []
