@@ -70,15 +70,50 @@ def test_visits_in_falling_order_of_making():
     equals(x.grad, [16])
 
 
-def test_gradients_have_memory_of_their_own():
-    a, b, seed = leaf(1, 1), leaf(1, 1), mg.ones(2, dtype="float64")
+# Operations whose gradient is the one that arrives, or a part of it, at both operands if they use both
+PASS_ON = {
+    "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "reshape": lambda a, b: a.reshape(2, 1), "a.T": lambda a, b: a[None].T,
+    "slice": lambda a, b: a[::-1], "concat": lambda a, b: mg.concat([a, b]), "stack": lambda a, b: mg.stack([a, b]),
+    "broadcast_to": lambda a, b: mg.broadcast_to(a, (1, 2)), "pad": lambda a, b: mg.pad(a, (1, 1)), "copy": lambda a, b: a.copy(),
+    "split": lambda a, b: mg.split(mg.concat([a, b]), 2)[0] + b, "where": lambda a, b: mg.where(a > 0, a, b),
+}  # fmt: skip
+WRITES = {
+    "in place": lambda x: x.fill_(9),
+    "NumPy": lambda x: x.numpy().fill(9),
+    "DLPack": lambda x: np.from_dlpack(x.detach()).fill(9),
+}
+
+
+@pytest.mark.parametrize("name", PASS_ON)
+def test_gradients_have_memory_of_their_own(name):
+    """Neither another pass nor a write to one grad shows in the cotangent, in another grad, or in what is still to come."""
     for create_graph in (False, True):
-        a.grad = b.grad = None
-        (a + b).backward(seed, create_graph=create_graph)
+        a, b = leaf(1, 1), leaf(1, 1)
+        seed = mg.ones_like(PASS_ON[name](a, b).detach())
+        expected = [
+            None if g is None else g.numpy() for g in mg.grad(PASS_ON[name](a, b), [a, b], seed, allow_unused=True)
+        ]
+        for times in (1, 2, 3):
+            PASS_ON[name](a, b).backward(seed, create_graph=create_graph)
+            for x, g in zip((a, b), expected, strict=True):
+                assert x.grad is None if g is None else np.array_equal(x.grad.detach().numpy(), times * g)
+            assert np.all(seed.numpy() == 1)
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("name", PASS_ON)
+def test_a_write_to_a_grad_stays_there(name, write):
+    for given in (True, False):
+        a, b = leaf(1, 1), leaf(1, 1)
+        y = PASS_ON[name](a, b)
+        seed = mg.ones_like(y.detach())
+        y.backward(seed) if given else (y * 1).sum().backward()
+        before = b.grad.numpy().copy() if b.grad is not None else None
         with mg.no_grad():
-            a.grad.fill_(9)
-        equals(b.grad, [1, 1])
-        equals(seed, [1, 1])
+            WRITES[write](a.grad)
+        equals(a.grad, [9, 9])
+        assert np.all(seed.numpy() == 1)
+        assert before is None or np.array_equal(b.grad.numpy(), before)
 
 
 def test_accumulates_into_a_broadcast_grad():
