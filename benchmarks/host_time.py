@@ -37,6 +37,7 @@ int cublasSetWorkspace_v2(void*, void*, unsigned long) { return 0; }
 int cublasSetMathMode(void*, int) { return 0; }
 int cublasSgemmStridedBatched() { return ++products == 0; }
 int cublasDgemmStridedBatched() { return ++products == 0; }
+int cublasGemmStridedBatchedEx() { return ++products == 0; }
 }
 """
 

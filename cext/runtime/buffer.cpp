@@ -89,14 +89,14 @@ Buffer* cut(int64_t bytes) {
     if (!piece) return nullptr;
     if (found != pieces.end()) pieces.erase(found);
     const int64_t rest = piece->bytes - bytes - HEADER;
+    cached -= piece->version;
     if (rest >= MEDIUM) {
         Buffer* last = after(piece);
         piece->bytes = bytes;
         last->next = put_header(after(piece), rest, FREE, piece);
-        last->next->version = std::max<int64_t>(piece->version - bytes, 0);
+        cached += last->next->version = std::max<int64_t>(piece->version - bytes - HEADER, 0);
         pieces.emplace(rest, last->next);
     }
-    cached -= std::min(piece->version, piece->bytes);
     return piece;
 }
 

@@ -163,9 +163,10 @@ def test_a_gradient_that_is_not_kept_is_announced(library):
         warnings.simplefilter("error")
         assert (x.grad, x.detach().grad, kept.grad) == (None, None, None)
     (kept * lost).sum().backward()
-    with pytest.warns(UserWarning, match=r"retain_grad\(\) .* with mg.no_grad\(\): p -= ") as found:
+    with pytest.warns(UserWarning, match=r"retain_grad\(\)") as found:
         assert lost.grad is None
     assert (len(found), found[0].filename) == (1, __file__)
+    assert library is torch or "with mg.no_grad(): p -= " in str(found[0].message)
 
 
 @pytest.mark.parametrize("library", [mg, torch], ids=["minigrad", "torch"])
