@@ -143,8 +143,11 @@ def table(results):
             [workload, *cells, *("" if ratio is None else f"**{ratio:.2g}**" for ratio in ratios(row).values())]
         )
         if peaks:
-            used = medians(peaks[workload])
-            lines[-1].append(" / ".join(f"{used[name]:.0f}" if name in used else "–" for name in in_memory))
+            used, least = medians(peaks[workload]), results["floors_mib"][workload]
+            shares = [f"{used[name]:.0f}" if name in used else "–" for name in in_memory]
+            if least is not None:
+                shares[0] += f" ({least:.0f})"
+            lines[-1].append(" / ".join(shares))
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     count = results["threads"]
     rounds = results["rounds"]
@@ -158,7 +161,7 @@ def table(results):
     if peaks:
         caption += (
             f" MiB: {' / '.join(TITLES[name] for name in in_memory)}, resident memory at the peak of a step above that "
-            "after the imports."
+            "after the imports; in parentheses, the least that the arrays of a step need (`floor` in workloads.py)."
         )
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{caption}\n"
 
