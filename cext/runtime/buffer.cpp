@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <new>
 #include <set>
 #include <thread>
 #include <utility>
@@ -71,6 +72,15 @@ Buffer* put_header(void* memory, int64_t bytes, int size_class, Buffer* before =
     return buffer;
 }
 
+// Makes a free piece one that `cut` finds. Where even that takes more memory than there is, it is found again when it
+// is joined with a neighbour.
+void offer(Buffer* piece) {
+    try {
+        pieces.emplace(piece->bytes, piece);
+    } catch (const std::bad_alloc&) {
+    }
+}
+
 // A region of one free piece; null if out of memory. Huge pages save page faults; the END must not make one resident.
 Buffer* new_region(int64_t bytes) {
     const int64_t size = std::max(REGION, multiple(bytes + 2 * HEADER, HUGE_PAGE));
@@ -95,7 +105,7 @@ Buffer* cut(int64_t bytes) {
         piece->bytes = bytes;
         last->next = put_header(after(piece), rest, FREE, piece);
         cached += last->next->version = std::max<int64_t>(piece->version - bytes - HEADER, 0);
-        pieces.emplace(rest, last->next);
+        offer(last->next);
     }
     return piece;
 }
@@ -132,7 +142,7 @@ void join(Buffer* piece) {
     }
     piece->size_class = FREE;
     after(piece)->next = piece;
-    pieces.emplace(piece->bytes, piece);
+    offer(piece);
     FORBID(piece->data, piece->bytes);
     if (cached > CACHE_LIMIT) discard(piece);
 }
@@ -423,8 +433,7 @@ void empty_cache() {
             free_aligned(buffer);
         }
     }
-    const auto all = pieces;
-    for (const auto& [bytes, piece] : all) discard(piece);
+    for (auto next = pieces.begin(); next != pieces.end();) discard((next++)->second);  // which may erase that one
 }
 
 }  // namespace mg

@@ -140,16 +140,13 @@ struct Usage {           // of the process so far
     int64_t left = 0;    // how often a thread had to leave its core
 };
 
-// False where the system does not say
-inline bool read_usage([[maybe_unused]] Usage& usage) {
-#ifdef _WIN32
-    return false;
-#else
+// Sets it, where the system says so
+inline void read_usage([[maybe_unused]] Usage& usage) {
+#ifndef _WIN32
     rusage found;
-    if (getrusage(RUSAGE_SELF, &found) != 0) return false;
+    if (getrusage(RUSAGE_SELF, &found) != 0) return;
     const auto seconds = [](const timeval& time) { return double(time.tv_sec) + 1e-6 * double(time.tv_usec); };
     usage = {seconds(found.ru_utime) + seconds(found.ru_stime), found.ru_nivcsw};
-    return true;
 #endif
 }
 

@@ -206,10 +206,11 @@ void work(intptr_t number) {
 }
 
 void look() {
-    Usage usage;
+    Usage usage = last;  // as before, where the system does not say
     const auto now = Clock::now();
     const double passed = std::chrono::duration<double>(now - last.time).count();
-    if (passed < SHORTEST_LOOK || !read_usage(usage)) return;
+    if (passed < SHORTEST_LOOK) return;
+    read_usage(usage);
     const double got = (usage.seconds - last.seconds) / passed;
     if (double(usage.left - last.left) > LEAVES_PER_SECOND * passed && got < GOT * threads() &&
         last.time > others.until.load(std::memory_order_relaxed)) {  // not what happened during a pause
