@@ -239,15 +239,15 @@ cdef Array recurrent_scratch(Recurrence* r, int code):
     return scratch
 
 
-cdef Attention attention_of(double scale, bint causal, double dropout, uint64_t seed, uint64_t offset, Array q, Array k,
-                            Array v, Array mask, Array y, Array statistics) noexcept:
+cdef Attention attention_of(str precision, double scale, bint causal, double dropout, uint64_t seed, uint64_t offset,
+                            Array q, Array k, Array v, Array mask, Array y, Array statistics):
     """The options and arrays as the kernels take them."""
     cdef Attention a
     cdef int i
     memset(&a, 0, sizeof(Attention))
     a.batch, a.heads, a.queries, a.width = q.extent[0], q.extent[1], q.extent[2], q.extent[3]
     a.group = a.heads // k.extent[1]
-    a.rounded = rounds(q.code)
+    a.rounded = precision == "medium" and q.code == FLOAT32 and has_bfloat16
     a.keys, a.value_width = k.extent[2], v.extent[3]
     a.scale, a.causal, a.dropout, a.seed, a.offset = scale, causal, dropout, seed, offset
     a.q, a.k, a.v, a.y, a.statistics = q.data, k.data, v.data, y.data, statistics.data

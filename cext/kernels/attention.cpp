@@ -432,7 +432,12 @@ void attention_backward(const Attention& a) {
         parallel_each(all, 1 + (1 << 13) / (1 + a.value_width), [&](int64_t r) {
             double total = 0;
             sums<T, 1, 2>(a.value_width, &total, [&](auto at, auto& sum) MG_INLINED {
-                sum[0] += at.load(g + r * a.value_width) * at.load(y + r * a.value_width);
+                Vector<T> v = at.load(g + r * a.value_width);
+                if constexpr (sizeof(T) == 4) {  // as in g vᵀ, so that both cancel where a weight is 1
+                    const auto bits = (Vector<uint32_t>)v;
+                    if (a.rounded) v = (Vector<T>)((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
+                }
+                sum[0] += v * at.load(y + r * a.value_width);
             });
             delta[r] = T(total);
         });

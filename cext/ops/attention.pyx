@@ -9,7 +9,7 @@ from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.devices.kernel_list cimport repeat
 from minigrad.engine.memory.array cimport Array, alias, check_same_device, empty, empty_as, shape_of
 from minigrad.engine.memory.calls cimport Call, begin, is_capturing, refuse_in_capture
-from minigrad.engine.memory.dtype cimport BOOL, is_float
+from minigrad.engine.memory.dtype cimport BOOL, is_float, matmul_precision
 from minigrad.engine.memory.interop cimport from_object
 from minigrad.engine.memory.shapes cimport MAX_NDIM
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, optional
@@ -35,7 +35,7 @@ cdef Op attention_op = operation(
     "Q, K, V", "Vaswani et al., 2017", "Y")
 cdef int attention_backward(Node node, Array g) except -1:
     cdef Array q = node.value(0), k = node.value(1), v = node.value(2), y = node.kept
-    statistics, mask, scale, causal, dropout, drawn = node.extra
+    statistics, mask, precision, scale, causal, dropout, drawn = node.extra
     if recording():
         return composed_backward(
             node, lambda q, k, v: composition(q, k, v, mask, scale, causal, dropout, drawn), [q, k, v], g)
@@ -45,21 +45,21 @@ cdef int attention_backward(Node node, Array g) except -1:
     else:
         dq, dk, dv = [empty_as(<Array>x, g.code) if node.needs(i) else None for i, x in enumerate((q, k, v))]
         arguments = (dense(q), dense(k), dense(v), mask, g if y is None else y, statistics, dense(g), dq, dk, dv)
-        run_with_drawn((<object>backend(g)).attention_backward, scale, causal, dropout, drawn, arguments)
+        run_with_drawn((<object>backend(g)).attention_backward, precision, scale, causal, dropout, drawn, arguments)
     return node.send_all((dq, dk, dv))
 
 
-def _with_drawn(primitive: Callable[..., None], scale: float, causal: bool, dropout: float, drawn: list[int],
-                arguments: tuple[Any, ...]) -> None:
+def _with_drawn(primitive: Callable[..., None], precision: str, scale: float, causal: bool, dropout: float,
+                drawn: list[int], arguments: tuple[Any, ...]) -> None:
     """Call a primitive with the random numbers that the forward pass has drawn."""
     seed, offset = drawn
-    primitive(scale, causal, dropout, seed, offset, *arguments)
+    primitive(precision, scale, causal, dropout, seed, offset, *arguments)
 
 
-cdef int run_with_drawn(object primitive, double scale, bint causal, double dropout, list drawn,
+cdef int run_with_drawn(object primitive, str precision, double scale, bint causal, double dropout, list drawn,
                         tuple arguments) except -1:
     """`_with_drawn`; with dropout, every run of a recorded step calls it again."""
-    call = (primitive, scale, causal, dropout, drawn, arguments)
+    call = (primitive, precision, scale, causal, dropout, drawn, arguments)
     if dropout:
         repeat(_with_drawn, call)
     else:
@@ -319,10 +319,11 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
         statistics = empty(q.code, 4, extent, q.buffer.device)
         if y.count and keys:
             arguments = (dense(q), dense(k), dense(v), mask, y, statistics)
-            run_with_drawn((<object>backend(q)).attention, scale, causal, dropout_p, drawn, arguments)
+            run_with_drawn((<object>backend(q)).attention, matmul_precision, scale, causal, dropout_p, drawn,
+                           arguments)
         else:
             backend(q).fill(y, 0)
-        track(attention_op, y, q, k, v, (statistics, mask, scale, causal, dropout_p, drawn))
+        track(attention_op, y, q, k, v, (statistics, mask, matmul_precision, scale, causal, dropout_p, drawn))
     return y if len(lead) == 2 else reshape_to(y, shape)
 
 

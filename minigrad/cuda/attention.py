@@ -4,7 +4,6 @@ from typing import Any
 
 from minigrad.cuda.launch import MOST_BLOCKS, WARP, empty, has_tf32, launch
 from minigrad.engine.devices.backend import Backend
-from minigrad.engine.memory.dtype import get_float32_matmul_precision
 from minigrad.engine.tensor.tensor import Tensor
 
 SIDE, THREADS = 64, 256  # the side of a tile and the threads of a block, as in attention.cu
@@ -17,15 +16,16 @@ class Attention(Backend):
     device: int
 
     def attention(
-        self, scale: float, causal: bool, dropout: float, seed: int, offset: int, q: Tensor, k: Tensor, v: Tensor,
-        mask: Tensor | None, y: Tensor, statistics: Tensor,
+        self, precision: str, scale: float, causal: bool, dropout: float, seed: int, offset: int, q: Tensor, k: Tensor,
+        v: Tensor, mask: Tensor | None, y: Tensor, statistics: Tensor,
     ) -> None:  # fmt: skip
         given = arguments(scale, causal, dropout, seed, offset, q, k, v, mask)
-        self._attend("attention", q.shape[0] * q.shape[1], q.shape[2], tiles(v.shape[3]), given, (y, statistics))
+        self._attend("attention", precision, q.shape[0] * q.shape[1], q.shape[2], tiles(v.shape[3]), given,
+                     (y, statistics))  # fmt: skip
 
     def attention_backward(
-        self, scale: float, causal: bool, dropout: float, seed: int, offset: int, q: Tensor, k: Tensor, v: Tensor,
-        mask: Tensor | None, y: Tensor, statistics: Tensor, g: Tensor, dq: Tensor | None, dk: Tensor | None,
+        self, precision: str, scale: float, causal: bool, dropout: float, seed: int, offset: int, q: Tensor, k: Tensor,
+        v: Tensor, mask: Tensor | None, y: Tensor, statistics: Tensor, g: Tensor, dq: Tensor | None, dk: Tensor | None,
         dv: Tensor | None,
     ) -> None:  # fmt: skip
         given = arguments(scale, causal, dropout, seed, offset, q, k, v, mask)
@@ -35,15 +35,22 @@ class Attention(Backend):
             launch("attention.cu", "attention_delta", q.dtype.name, self.device, delta.size * WARP, delta.size,
                    v.shape[3], g, y, delta)  # fmt: skip
         if dq is not None:
-            self._attend("attention_backward_query", q.shape[0] * q.shape[1], q.shape[2], tiles(q.shape[3]), given,
-                         (statistics, g, delta, dq))  # fmt: skip
+            self._attend("attention_backward_query", precision, q.shape[0] * q.shape[1], q.shape[2], tiles(q.shape[3]),
+                         given, (statistics, g, delta, dq))  # fmt: skip
         if dk is not None or dv is not None:
             slices = sum(tiles(d.shape[3]) for d in (dk, dv) if d is not None)
-            self._attend("attention_backward_key", k.shape[0] * k.shape[1], k.shape[2], slices, given,
+            self._attend("attention_backward_key", precision, k.shape[0] * k.shape[1], k.shape[2], slices, given,
                          (statistics, g, delta, dk, dv))  # fmt: skip
 
     def _attend(
-        self, kernel: str, heads: int, rows: int, slices: int, given: tuple[Any, ...], own: tuple[Any, ...]
+        self,
+        kernel: str,
+        precision: str,
+        heads: int,
+        rows: int,
+        slices: int,
+        given: tuple[Any, ...],
+        own: tuple[Any, ...],
     ) -> None:
         """Launch a kernel for the tiles of all rows of all heads: on tensor cores, or else by slices of columns."""
         _, _, _, _, width, value_width, *_, q, _, _, _, _ = given
@@ -51,7 +58,7 @@ class Attention(Backend):
         if fits and q.dtype == "float32" and has_tf32(self.device):
             file, kernel = "attention_tensor.cu", f"{kernel}_{fits[0]}"
             threads, jobs = FEWER, heads * -(-rows // HEIGHT)
-            own = get_float32_matmul_precision() != "highest", *own
+            own = precision != "highest", *own
         else:
             file, threads, jobs = "attention.cu", THREADS, heads * tiles(rows) * slices
         launch(file, kernel, q.dtype.name, self.device, jobs * threads, jobs, *given, *own, block=threads,

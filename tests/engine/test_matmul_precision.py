@@ -202,6 +202,29 @@ def test_attention(kind, sizes, rng):
     agree(alone, [x[1:2] for x in found])
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_backward_pass_of_attention_rounds_as_its_forward_pass(device, rng):
+    q, k, v, g = (mg.tensor((rng.standard_normal((1, 1, 20, 16)) * scale).astype("float32"), device=device)
+                  for scale in (40, 40, 1, 1))  # fmt: skip
+    results = {}
+    for forward, backward in [("highest",) * 2, ("highest", "medium"), ("medium",) * 2, ("medium", "highest")]:
+        leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+        mg.set_float32_matmul_precision(forward)
+        y = F.scaled_dot_product_attention(*leaves)
+        mg.set_float32_matmul_precision(backward)
+        results[forward, backward] = mg.grad(y, leaves, g)
+    agree(results["highest", "highest"], results["highest", "medium"])
+    agree(results["medium", "medium"], results["medium", "highest"])
+
+
+def test_a_query_that_sees_one_key_has_no_gradient(rng):
+    mg.set_float32_matmul_precision("medium")
+    shapes = (2, 3, 70, 33), (2, 3, 1, 33), (2, 3, 1, 40), (2, 3, 70, 40)
+    *leaves, g = (mg.tensor(rng.standard_normal(s).astype("float32"), requires_grad=True) for s in shapes)
+    dq, dk, _ = mg.grad(F.scaled_dot_product_attention(*leaves), leaves, g.detach())
+    assert max(mg.abs(dq).max().item(), mg.abs(dk).max().item()) < 1e-4
+
+
 def test_nothing_changes_in_float64_and_in_convolutions(rng):
     x, w = (mg.tensor(rng.standard_normal((2, 3, 33, 33))) for _ in range(2))
     results = []
