@@ -1,8 +1,9 @@
 """Measure workloads in one framework in this process, and print a line of JSON for each.
 
-peak_mib is how much more memory of the process is resident (VmHWM) at the peak of its steps than after the imports,
-when the framework has started: parameters, activations, scratch buffers, compiled code, compilers, threads. The first
-five steps, in which JAX and torch.compile need the most, do not count. It holds for the first workload of a process.
+peak_mib is how much more memory of the process is resident at the peak of its steps than after the imports, when the
+framework has started: parameters, activations, scratch buffers, compiled code, compilers, threads. Pages of files do
+not count, such as those of libraries: how many are resident depends on how the system has read the file. Nor do the
+first five steps, in which JAX and torch.compile need the most. It holds for the first workload of a process.
 
 As the speed of a machine drifts, a single run proves nothing: compare.py alternates such processes.
 """
@@ -41,13 +42,17 @@ def finish_of(framework, device):
 
 
 def resident(peak=False):
-    """Return the MiB of this process that are in memory, or the most that were; None if the system does not tell."""
+    """Return the MiB of this process that are in memory, or the most that were, without pages of files.
+
+    None if the system does not tell.
+    """
     try:
         with open("/proc/self/status") as file:
             found = dict(line.split(":", 1) for line in file)
     except OSError:
         return None
-    return int(found["VmHWM" if peak else "VmRSS"].split()[0]) / 1024
+    all_pages, files = (int(found[name].split()[0]) for name in ("VmHWM" if peak else "VmRSS", "RssFile"))
+    return (all_pages - files) / 1024
 
 
 def forget_peak():
@@ -158,9 +163,11 @@ def measured(workload, args):
     if before is not None:
         forget_peak()
     times = [ms / args.count for ms in times_of(step, args.seconds, 0)]
+    if before is not None:
+        peak = round(resident(peak=True) - before, 1)  # before NumPy imports what a median needs
     result |= {"median_ms": round(float(np.median(times)), 4), "min_ms": round(min(times), 4), "steps": len(times)}
     if before is not None:
-        result["peak_mib"] = round(resident(peak=True) - before, 1)
+        result["peak_mib"] = peak
     return result
 
 
