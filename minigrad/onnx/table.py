@@ -347,7 +347,7 @@ def _batch_norm(e: Exporter, s: Step) -> str:
 
 def _attention(e: Exporter, s: Step) -> str:
     """Scores, a mask, softmax and the product; a query that sees no key gives 0."""
-    g, (q, k, v), (_, mask, scale, causal, dropout, _) = e.graph, s.inputs, s.options
+    g, (q, k, v), (_, mask, _, scale, causal, dropout, _) = e.graph, s.inputs, s.options
     assert q is not None
     assert k is not None
     names, seen = [e.name(x) for x in (q, k, v)], e.name(mask)
