@@ -1,6 +1,7 @@
 // GELU and SiLU of 16 float32 at once, for AVX-512, whose permutations look numbers up in tables in registers.
 //
-// With fewer steps and without a division they keep up with memory. Their errors are no larger than math.hpp says.
+// They take fewer steps and no division, and so run at the speed of memory. Their errors are no larger than math.hpp
+// says.
 #pragma once
 
 #include "math.hpp"

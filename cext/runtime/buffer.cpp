@@ -433,7 +433,8 @@ void empty_cache() {
             free_aligned(buffer);
         }
     }
-    for (auto next = pieces.begin(); next != pieces.end();) discard((next++)->second);  // which may erase that one
+    for (auto next = pieces.begin(); next != pieces.end();)
+        discard((next++)->second);  // discarding may erase the piece
 }
 
 }  // namespace mg

@@ -135,8 +135,8 @@ inline void avoid_core([[maybe_unused]] int core) {
 #endif
 }
 
-struct Usage {           // of the process so far
-    double seconds = 0;  // of all cores
+struct Usage {           // what the process has used so far
+    double seconds = 0;  // processor time on all cores
     int64_t left = 0;    // how often a thread had to leave its core
 };
 

@@ -1,4 +1,4 @@
-"""The GPU benchmarks run, on the emulation if there is no GPU, and those of a whole epoch and of memory."""
+"""The benchmarks of GPUs, of whole epochs and of memory run; those of GPUs use the emulation if there is no GPU."""
 
 import json
 import os
