@@ -250,7 +250,7 @@ class BuildEngine(build_ext):
 
         for extension in self.extensions[1:]:
             pyx, target = Path(extension.sources[0]), stub_beside(self.get_ext_fullpath(extension.name))
-            sources = pyx, pyx.with_suffix(".pxd"), *SOURCE.glob("*/*.pxi"), SOURCE / "stubs.py", *PYTORCH
+            sources = pyx, pyx.with_suffix(".pxd"), *SOURCE.rglob("*.pxi"), SOURCE / "stubs.py", *PYTORCH
             needed = [path for path in sources if path.exists()]
             made = target.stat().st_mtime_ns if target.exists() and not self.force else 0
             if any(path.stat().st_mtime_ns > made for path in needed):

@@ -1,25 +1,28 @@
 """Write what follows from other sources, for Cython and C++ to include.
 
-primitives.pxi states each primitive once, as a method of the CPU. From it follows the interface of all devices: the
-class Backend, whose methods are abstract, its declaration, and the expressions by which a profile counts. A kernel is
+devices/primitives states each primitive once, as a method of the CPU. From them follow that class, the interface of all
+devices, which is the class Backend with abstract methods, and the expressions by which a profile counts. A kernel is
 declared by its definition, below the line ``MG_KERNEL(name[types])``; the members of the table of kernels follow. The
 rows of ops/wrappers.txt become functions, and those of OPERATORS and METHODS methods. The ``.pxd`` file of a module
 in cext/ lacks the functions that other modules cimport: they are declared as the ``.pyx`` file defines them.
 """
 
 import re
+import textwrap
 from pathlib import Path
 
 SOURCE = Path(__file__).parent
 PRIMITIVE = re.compile(r'((?:    # \w+: .*\n)*)    cpdef (\w[^"]*?\)(?: except \*)?):(.*)\n(        """[^"]*"""\n)')
 KERNEL = re.compile(r"^MG_KERNEL\((\w+)(\[\w+\])?\)\n(?:template <class T>\n)?void \w+(\([^)]*\))", re.MULTILINE)
-INTERFACE = '''cimport cython
-
+CLASS = '''cimport cython
+{}
 @cython.binding(False)
 @cython.embedsignature(True)
-cdef class Backend:
-    """The primitives; every method here is abstract."""
+cdef class {}:
+    """The primitives{}."""
+
 '''
+IMPORT = re.compile(r"^(?:from|import) .*\n", re.MULTILINE)
 ROW = re.compile(r"^(\w+)\((.*)\)\n? *= (.*)\n((?:    (?!>>>).*\n)+)((?:    .*\n)+)", re.MULTILINE)
 WRAPPER = '''{header}:
     """{summary}
@@ -63,17 +66,23 @@ DEFINITION = re.compile(r"^(cp?def [\w*, ]*?\b(\w+)\()((?:[^)]|\)(?=[\])]))*)(\)
 
 
 def interface():
-    """The class Backend, its declaration, and the expressions below its methods' names."""
-    methods, declared, counts = [INTERFACE], ["cdef class Backend:\n"], []
-    for notes, signature, result, contract in PRIMITIVE.findall(
-        (SOURCE / "devices" / "primitives.pxi").read_text("utf-8")
-    ):
+    """The classes CPU and Backend, the declaration of Backend, and the expressions below its methods' names."""
+    paths = sorted(SOURCE.glob("devices/primitives/*.pxi"))
+    text = "\n".join(path.read_text("utf-8") for path in paths)
+    imports = "from minigrad.engine.devices.backend cimport Backend\n" + "".join(IMPORT.findall(text))
+    primitives = textwrap.indent(IMPORT.sub("", text), "    ")
+    methods, declared, counts = [], ["cdef class Backend:\n"], []
+    for notes, signature, result, contract in PRIMITIVE.findall(primitives):
         methods.append(f"    cpdef {signature}:{result}\n{contract}        raise NotImplementedError\n")
         declared.append(f"    cpdef {signature}\n")
         name = re.search(r"(\w+)\(", signature)[1]
         counts.append(f'    "{name}": {dict(re.findall("# (.*?): (.*)", notes))},\n')
-    counts = ["COUNTS: dict[str, dict[str, str]] = {\n", *counts, "}\n"]
-    return {"interface.pxi": "\n".join(methods) + "\n\n" + "".join(counts), "interface_declared.pxi": "".join(declared)}
+    counts = ["\n\nCOUNTS: dict[str, dict[str, str]] = {\n", *counts, "}\n"]
+    return {
+        "cpu.pxi": CLASS.format(imports, "CPU(Backend)", " on the CPU") + primitives,
+        "interface.pxi": CLASS.format("", "Backend", "; every method here is abstract") + "\n".join(methods + counts),
+        "interface_declared.pxi": "".join(declared),
+    }
 
 
 def table():

@@ -2,8 +2,14 @@
 """The interface between operations and devices: the primitives that each device implements once.
 
 An operation allocates its results, normalizes its shapes, and asks `backend(x)` to compute; it never asks which
-device that is. The primitives are listed in primitives.pxi, whose methods are C calls; another device may implement
-them in Python.
+device that is. The files of primitives/ state each primitive once, as a method of the CPU with its contract, which
+holds for every device; another device may implement it in Python.
+
+Arrays are written through the last arguments. "Contiguous" in a contract means row-major without gaps; the primitives
+that take any strides say so. ``outer, n, inner`` are the lengths before, at and after the axis that a primitive works
+on. The operations have checked the sizes and arrays. The lines above a primitive are what a profile counts: "flops"
+(none where nothing is said), and "bytes" where a call does not read or write all of its arrays once. The names in these
+expressions are defined in minigrad/profiling/work.py.
 """
 from enum import IntEnum
 

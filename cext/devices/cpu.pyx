@@ -1,6 +1,5 @@
 # cython: allow_none_for_extension_args=True
 """The CPU backend: every primitive is a kernel of the table, started through `launch`."""
-cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.unicode cimport PyUnicode_AsUTF8
 from libc.math cimport NAN
@@ -10,14 +9,10 @@ from libc.string cimport memcpy, memset, strcmp
 import operator
 import os
 
-import numpy as np
-
-from minigrad.engine.devices.backend cimport Backend, register
-from minigrad.engine.devices.kernel_list cimport repeat
-from minigrad.engine.memory.array cimport Array, alias, empty, empty_as, view
-from minigrad.engine.memory.calls cimport ACTIVE, is_capturing, refuse_in_capture
-from minigrad.engine.memory.dtype cimport BOOL, bfloat16_allowed, FLOAT32, FLOAT64, INT32, INT64, UINT8, itemsize
-from minigrad.engine.memory.interop cimport from_object
+from minigrad.engine.devices.backend cimport register
+from minigrad.engine.memory.array cimport Array, empty, view
+from minigrad.engine.memory.calls cimport ACTIVE
+from minigrad.engine.memory.dtype cimport bfloat16_allowed, FLOAT32, FLOAT64, INT32, INT64, UINT8, itemsize
 from minigrad.engine.memory.refusals cimport undefined
 from minigrad.engine.devices.blas import find
 
@@ -109,7 +104,8 @@ cdef inline void repeat_operand(Strided* s, int k) noexcept:
         s.step[k][d] = 0
 
 
-include "primitives.pxi"
+# The class CPU: its methods are the primitives, in the files of primitives/.
+include "cpu.pxi"
 
 
 cdef extern from *:

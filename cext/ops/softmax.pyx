@@ -88,7 +88,7 @@ def _check_probabilities(Array labels: Tensor) -> None:
         raise ValueError("[cross_entropy] expected probabilities, got NaN among them")
 
 
-# ── cross_entropy (the formula with weights and smoothing is in primitives.pxi) ───────────────────
+# ── cross_entropy (the formula with weights and smoothing is in primitives/softmax.pxi) ───────────────────
 #   loss = logsumexp z - z_t,  dz = g (softmax z - onehot t)
 
 cdef Array cross_entropy_composition(Array z, Array labels, Array weight, int64_t ignore, double smoothing):

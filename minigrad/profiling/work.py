@@ -7,7 +7,7 @@ kernel computes twice to save memory counts once. Copies, gathers, sorts and ran
 
 import functools
 import inspect
-import math  # noqa: F401  # for expressions in primitives.pxi
+import math  # noqa: F401  # for expressions in cext/devices/primitives
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -104,7 +104,7 @@ def weights(q: Outline, k: Outline, causal: bool) -> float:
 
 @functools.cache
 def count_of(primitive: str, what: str) -> Callable[..., float] | None:
-    """Return the function of a primitive's arguments that counts "flops" or "bytes", as primitives.pxi states it."""
+    """Return the function of a primitive's arguments that counts "flops" or "bytes", as its file states it."""
     expression = COUNTS[primitive].get(what)
     if expression is None:
         return None
