@@ -128,9 +128,9 @@ cdef extern from *:
     ctypedef bint bint_ "bool"
 
 
-cdef inline bint rounds(int code, int64_t size=16) noexcept:
+cdef inline bint rounds(bint allowed, int code, int64_t size=16) noexcept:
     """Whether a product rounds its factors to bfloat16; where its smallest size is below 16, that is not faster."""
-    return bfloat16_allowed and code == FLOAT32 and size >= 16 and has_bfloat16
+    return allowed and code == FLOAT32 and size >= 16 and has_bfloat16
 
 
 cdef inline char* pointer(Array x) noexcept:
@@ -193,7 +193,7 @@ cdef Recurrence recurrence(cell, dict arrays):
     cdef int64_t end = 0, i
     memset(&r, 0, sizeof(Recurrence))
     r.cell, r.norm = cell.codes
-    r.rounded = rounds(w.code)
+    r.rounded = rounds(bfloat16_allowed, w.code)
     r.norm_cell, r.centered, r.swap = cell.norm_cell, cell.centered, cell.swap
     r.slope, r.eps, r.eps_c = cell.slope, cell.eps, cell.eps_c
     r.steps, r.batch, r.hidden, r.gates = h.extent[0] - 1, h.extent[1], h.extent[2], w.extent[0] // h.extent[2]
@@ -243,7 +243,7 @@ cdef Attention attention_of(str precision, double scale, bint causal, double dro
     memset(&a, 0, sizeof(Attention))
     a.batch, a.heads, a.queries, a.width = q.extent[0], q.extent[1], q.extent[2], q.extent[3]
     a.group = a.heads // k.extent[1]
-    a.rounded = precision == "medium" and q.code == FLOAT32 and has_bfloat16
+    a.rounded = rounds(precision == "medium", q.code, a.queries)
     a.keys, a.value_width = k.extent[2], v.extent[3]
     a.scale, a.causal, a.dropout, a.seed, a.offset = scale, causal, dropout, seed, offset
     a.q, a.k, a.v, a.y, a.statistics = q.data, k.data, v.data, y.data, statistics.data

@@ -120,7 +120,7 @@ struct Pool2d {
 // the generator of random.cpp: row r, counted over all heads, begins with block offset + r ceil(keys/4).
 struct Attention {
     static constexpr int64_t KEYS = 128, QUERIES = 128;  // in a block
-    static constexpr int64_t TILE = 32, FEW = 8;         // queries in a tile; up to FEW are rows of the product first
+    static constexpr int64_t TILE = 32, FEW = 8;         // queries in a tile; up to FEW are computed in rows
 
     int64_t batch, heads, group, queries, keys, width, value_width;
     double scale;
@@ -140,10 +140,8 @@ struct Attention {
     void* scratch;          // [slots, attention_scratch(..)]
 
     static constexpr int64_t whole(int64_t n) { return (n + 31) / 32 * 32; }  // panels, at their widest
-    constexpr int64_t masked_scratch() const { return bools || numbers || dropout > 0 ? 2 * KEYS * TILE : 0; }
-    constexpr int64_t few_scratch() const {  // if the last tile has few queries
-        const int64_t last = (queries - 1) % TILE + 1, most = width > value_width ? width : value_width;
-        return last <= FEW ? KEYS * (FEW + most) : 0;
+    constexpr int64_t masked_scratch() const {
+        return bools || numbers || dropout > 0 ? 2 * KEYS * TILE : (queries - 1) % TILE < FEW ? KEYS * FEW : 0;
     }
 };
 
@@ -181,7 +179,7 @@ constexpr int64_t normalize_scratch(int64_t rows, int64_t groups, int64_t m, int
 
 constexpr int64_t attention_scratch(const Attention& a, bool backward) {
     const int64_t w = Attention::whole(a.width), v = Attention::whole(a.value_width);
-    const int64_t tile = Attention::KEYS * Attention::TILE, more = a.masked_scratch() + a.few_scratch();
+    const int64_t tile = Attention::KEYS * Attention::TILE, more = a.masked_scratch();
     if (!backward) return Attention::QUERIES * w + Attention::KEYS * v + tile + more;
     return Attention::KEYS * w + 2 * Attention::TILE * (w + v) + 2 * tile + more;
 }

@@ -41,10 +41,33 @@ MG_INLINE void transpose(Vector<T>* row) {
     if constexpr (LANES<T> > 4) exchange<T, 4>(row, lanes);
     if constexpr (LANES<T> > 8) exchange<T, 8>(row, lanes);
 }
+// The sums of each register's lanes: halves of two registers are added in one, so that half as many remain
+template <class T, int s, int... l>
+MG_INLINE void add_halves(Vector<T>* x, std::integer_sequence<int, l...>) {
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES<T>; i += 2 * s)
+        x[i] = __builtin_shufflevector(x[i], x[i + s], (l & s ? LANES<T> + l - s : l)...) +
+               __builtin_shufflevector(x[i], x[i + s], (l & s ? LANES<T> + l : l + s)...);
+}
+template <class T>
+MG_INLINE Vector<T> sums_of_lanes(Vector<T>* x) {
+    constexpr std::make_integer_sequence<int, LANES<T>> lanes;
+    if constexpr (LANES<T> > 1) add_halves<T, 1>(x, lanes);
+    if constexpr (LANES<T> > 2) add_halves<T, 2>(x, lanes);
+    if constexpr (LANES<T> > 4) add_halves<T, 4>(x, lanes);
+    if constexpr (LANES<T> > 8) add_halves<T, 8>(x, lanes);
+    return x[0];
+}
 #else
 #define MG_TRANSPOSES 0
 template <class T>
 MG_INLINE void transpose(Vector<T>*) {}
+template <class T>
+MG_INLINE Vector<T> sums_of_lanes(const Vector<T>* x) {
+    Vector<T> sums;
+    for (int i = 0; i < LANES<T>; i++) sums[i] = fold<T>(x[i], [](auto a, auto b) MG_INLINED { return a + b; });
+    return sums;
+}
 #endif
 
 // Panels of factors that are rounded to bfloat16, and products with them (bfloat16.cpp); a panel takes no more memory.
@@ -143,14 +166,15 @@ MG_INLINE void each_register(int64_t columns, F&& f) {
         f(Part<T>{LANES<T>, int(columns - LANES<T>)}, 1);
 }
 
-// c[R, columns] = start + a[R, k] b, with b one panel and start = c, the bias, or nothing; a may be stored transposed
+// c[R, columns] = start + a[R, k] b, with b one panel, or as wide a part of a matrix, whose rows lie ldb apart, and
+// start = c, the bias, or nothing; a may be stored transposed
 template <class T, int R, bool transposed = false>
-MG_ALONE void multiply_panel(int64_t k, const T* a, int64_t lda, const T* b, int64_t columns, const T* bias,
-                             bool accumulated, T* c, int64_t ldc) {
+MG_ALONE void multiply_panel(int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, int64_t columns,
+                             const T* bias, bool accumulated, T* c, int64_t ldc) {
     Vector<T> sum[R][2] = {};
     accumulate<T, R, 2>(
         k, [&](int r, int64_t p) MG_INLINED { return transposed ? a[p * lda + r] : a[r * lda + p]; },
-        [&](int64_t p, int v) MG_INLINED { return Whole<T>{p * PANEL<T> + v * LANES<T>}.load(b); }, sum);
+        [&](int64_t p, int v) MG_INLINED { return Whole<T>{p * ldb + v * LANES<T>}.load(b); }, sum);
     each_register<T>(columns, [&](auto at, int j) MG_INLINED {
 #pragma GCC unroll 8
         for (int r = 0; r < R; r++) {
@@ -175,7 +199,7 @@ MG_ALONE void multiply_panels(int64_t rows, int64_t k, int64_t n, const T* a, in
 #endif
     for (int64_t j = 0; j < n; j += PANEL<T>, panels += k * PANEL<T>) {
         in_parts(rows, [&]<int R>(int64_t first) MG_INLINED {
-            multiply_panel<T, R, transposed>(k, a + first * (transposed ? 1 : lda), lda, panels, n - j,
+            multiply_panel<T, R, transposed>(k, a + first * (transposed ? 1 : lda), lda, panels, PANEL<T>, n - j,
                                              bias ? bias + j : nullptr, accumulated, c + first * ldc + j, ldc);
         });
     }

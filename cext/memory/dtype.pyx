@@ -156,8 +156,9 @@ def set_float32_matmul_precision(precision: str) -> None:
     precision : str
         ``"highest"``, the default: float32. ``"high"``: TF32 on GPUs of compute capability 8.0 and above. ``"medium"``:
         there, bfloat16 in matrix products and TF32 in the others; on CPUs with AVX512_BF16, bfloat16 too, but for
-        convolutions and for matrix products of fewer than 16 rows, columns or terms, where it is not faster.
-        `show_config` says whether this CPU has it. A backward pass of attention rounds as its forward pass did.
+        convolutions, and where it is not faster: products of fewer than 16 rows, columns or terms, and attention of
+        fewer than 16 queries. `show_config` says whether this CPU has it. A backward pass of attention rounds as its
+        forward pass did.
 
     Raises
     ------

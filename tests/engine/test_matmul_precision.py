@@ -171,7 +171,9 @@ def test_layers_and_their_gradients_are_close(name, rng):
     assert error > 1e-4 if ROUNDS else error == 0
 
 
-@pytest.mark.parametrize("sizes", [(5, 40, 24, 30), (33, 33, 32, 32), (130, 300, 16, 5), (200, 129, 70, 64)])
+@pytest.mark.parametrize(
+    "sizes", [(5, 40, 24, 30), (16, 40, 24, 30), (33, 33, 32, 32), (130, 300, 16, 5), (200, 129, 70, 64)]
+)
 @pytest.mark.parametrize("kind", ["plain", "causal", "mask", "groups"])
 def test_attention(kind, sizes, rng):
     queries, keys, width, value_width = sizes
@@ -197,7 +199,7 @@ def test_attention(kind, sizes, rng):
     for one, other in zip(found, exact, strict=True):
         error = mg.linalg.vector_norm(one - other).item() / mg.linalg.vector_norm(other).item()
         assert error < 0.01
-        assert error > 1e-4 if ROUNDS else error < 1e-5
+        assert error > 1e-4 if ROUNDS and queries >= 16 else error < 1e-5
     alone = attend([a[1:2] for a in arrays], "float32")
     agree(alone, [x[1:2] for x in found])
 

@@ -17,4 +17,4 @@ cpdef gemm(self, Array a, Array b, Array out, double beta, Array bias: Tensor | 
     launch(batch * m * n * max(k // 16, 1), gemm_of, out.code, ta, tb, batch, m, n, k, a.data,
            max(lda, m if ta else k), (a.step[0] // size if last == 2 else 0), b.data,
            max(ldb, k if tb else n), (b.step[0] // size if last == 2 else 0), out.data,
-           n, m * n, beta, <const void*>pointer(bias), rounds(out.code, min(m, n, k)))
+           n, m * n, beta, <const void*>pointer(bias), rounds(bfloat16_allowed, out.code, min(m, n, k)))
