@@ -45,8 +45,9 @@ using Word = std::atomic<uint32_t>;
 //   threads, a job is divided among no more threads than that: on a machine full of processes, each computes alone.
 // - The cores share no cache, and what one has written is far from the other; the cores of a virtual machine may move
 //   from one moment to the next. If an eighth of the workers that watch for a job see it later than FAR_AWAY (almost
-//   none do where cores are near), and jobs are small, none is divided: mlp256_b8 then takes 1.4 times as long with two
-//   threads as with one, and otherwise 0.7 times.
+//   none do where cores are near), and jobs are small, none is divided: mlp256_b8 then takes up to 1.4 times as long
+//   with two threads as with one, and otherwise 0.7 times; gpt_b1 takes 0.65 times in both cases. So if fewer jobs per
+//   second were done in that pause than before it, all threads are kept for as long as the longest pause.
 // After a pause all threads are tried again; while that shows the same, the pause doubles.
 constexpr auto SPIN = std::chrono::microseconds(5), YIELD = std::chrono::microseconds(200);
 constexpr auto TAKEN = std::chrono::microseconds(3);
@@ -56,7 +57,7 @@ constexpr auto CROWDED = std::chrono::milliseconds(500);
 constexpr int LOOK = 32;
 constexpr double SHORTEST_LOOK = 0.01, LEAVES_PER_SECOND = 100, GOT = 0.75;  // seconds; a part of the threads
 constexpr auto FAR_AWAY = std::chrono::nanoseconds(350);
-constexpr double SMALL_JOB = 33e-6;  // seconds from one job to the next
+constexpr double SMALL_JOB = 66e-6;  // seconds from one job to the next
 constexpr auto PAUSE = std::chrono::milliseconds(50), LONGEST_PAUSE = std::chrono::milliseconds(1600);
 #ifdef __linux__
 constexpr int SHIFTS = 4;
@@ -112,11 +113,14 @@ struct Pause {  // in which not all threads are used; set by the owner of the po
     }
 } others, distance;                         // for these two reasons
 std::atomic<int> share{1};                  // the threads in use while `others` lasts
+std::atomic<int> alone{0};                  // jobs in the last pause for `distance`
 std::atomic<int> measured{0}, too_late{0};  // workers that watched for a job, and those that saw it later than FAR_AWAY
 
 struct Look : Usage {  // when the owner of the pool looked last
     int jobs = 0;      // since then
     Clock::time_point time{};
+    double rate = 0;           // jobs per second before the last pause for `distance`
+    Clock::time_point keep{};  // all threads until then
 } last;
 
 // Waits until done() is true; false if it is time to sleep.
@@ -219,10 +223,17 @@ void look() {
     }
     const int count = measured.exchange(0, std::memory_order_relaxed);
     const int late = too_late.exchange(0, std::memory_order_relaxed);
-    if (late > 2 && 8 * late > count && passed < SMALL_JOB * last.jobs &&
-        last.time > distance.until.load(std::memory_order_relaxed))
+    if (last.time <= distance.until.load(std::memory_order_relaxed)) {
+        if (alone.exchange(0, std::memory_order_relaxed) <
+            last.rate * std::chrono::duration<double>(distance.length).count())
+            last.keep = now + LONGEST_PAUSE;
+    } else if (late > 2 && 8 * late > count && passed < SMALL_JOB * last.jobs && now > last.keep) {
+        last.rate = last.jobs / passed;
         distance.begin(now);
-    last = {usage, 0, now};
+    }
+    static_cast<Usage&>(last) = usage;
+    last.jobs = 0;
+    last.time = now;
 }
 
 int workers_for(int places) {
@@ -287,7 +298,10 @@ void parallel_for(int64_t n, int64_t grain, void (*body)(void* context, int64_t 
     const int64_t chunks = (n + grain - 1) / grain;
     int places = threads() - 1;
     if (others.lasts()) places = std::min(places, share.load(std::memory_order_relaxed) - 1);
-    if (distance.lasts()) places = 0;
+    if (places > 0 && chunks > 1 && distance.lasts()) {
+        alone.fetch_add(1, std::memory_order_relaxed);
+        places = 0;
+    }
     const int wanted = int(std::min<int64_t>(places, chunks - 1));
     if (wanted < 1 || busy.exchange(true, std::memory_order_acquire)) {
         for (int64_t begin = 0; begin < n; begin += grain) body(context, begin, std::min(begin + grain, n));
