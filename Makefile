@@ -111,6 +111,7 @@ bench: $(VENV)/built $(VENV)/peers
 	$(IN)/python benchmarks/ops.py
 	$(IN)/python benchmarks/alternate.py
 	$(IN)/python benchmarks/many.py
+	$(IN)/python benchmarks/threads.py
 	$(IN)/python benchmarks/epoch.py
 	$(IN)/python benchmarks/host_time.py
 	$(IN)/python benchmarks/import_time.py

@@ -14,6 +14,13 @@ from measure import hold_to, times_of
 
 SHAPES = ((32, 256), (2048, 1024))
 
+
+def attention(F, x, y, parts, width, causal=False, queries=None):
+    """Attention of heads of `width` over a length of 1/parts of the rows of x; of the first `queries` if given."""
+    q, k = (z.reshape(1, -1, len(z) // parts, width) for z in (x, y))
+    return F.scaled_dot_product_attention(q[:, :, :queries], k, k, is_causal=causal)
+
+
 # Name -> (operands, minigrad's function, PyTorch's if it differs). The first argument is the module of operations, the
 # second nn.functional. x, y: matrices of positive numbers; s: of both
 # signs; r, c: a row and a column; m: bools; i: a column index for each row of x.
@@ -74,6 +81,9 @@ OPS = {
         lambda m, F, x, y: F.conv2d(x.reshape(-1, 4, x.shape[1] // 4, 1), y[:16, :32].reshape(16, 4, 8, 1)),
     ),
     "matmul": ("xy", lambda m, F, x, y: x @ y[:256].T),
+    "attention": ("xy", lambda m, F, x, y: attention(F, x, y, 4, 64)),
+    "causal attention": ("xy", lambda m, F, x, y: attention(F, x, y, 16, 32, causal=True)),
+    "attention of one query": ("xy", lambda m, F, x, y: attention(F, x, y, 4, 64, queries=1)),
 }
 
 
