@@ -3,6 +3,7 @@
 import copy
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Never
@@ -156,7 +157,9 @@ def _best_epoch(history: list[Row], watched: str) -> int:
 def _progress_bar(wanted: bool, epochs: int, done: int) -> Iterator[Callable[[Row], None]]:
     """Yield a function that shows the means of an epoch."""
     try:
-        from tqdm.auto import tqdm
+        with warnings.catch_warnings():  # in a notebook without ipywidgets, tqdm warns that it draws no bar there
+            warnings.simplefilter("ignore")
+            from tqdm.auto import tqdm
     except ImportError:
         wanted = False
     if not wanted:

@@ -246,6 +246,7 @@ def test_pages_that_run_are_there_as_notebooks(site, pages):
         for cell in cells:
             failed = any(output.output_type == "error" for output in cell.outputs)
             assert not failed or "raises-exception" in cell.metadata.get("tags", ()), cell.source
+        assert "site-packages" not in target.read_text(encoding="utf-8"), "a warning of another package"
         page = site / name.with_suffix(".html")
         assert any(cell.outputs for cell in cells) or 'class="cell_output' not in page.read_text(encoding="utf-8")
         assert any((page.parent / unquote(link)).resolve() == target.resolve() for link in pages[page].links)
@@ -311,6 +312,19 @@ def test_pages_fit_a_phone_and_ask_nobody(browser, site, pages):
     assert not cut_words, "\n".join(cut_words)
     assert shadows > 0
     assert not asked
+
+
+@pytest.mark.parametrize(
+    "page", ["reference/equations", "reference/pytorch", "reference/tutorials", "reference/promises"]
+)
+def test_tables_of_sentences_need_no_scrolling_on_a_desktop(browser, site, page):
+    tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    tab.goto((site / page).with_suffix(".html").as_uri())
+    boxes = "[...document.querySelectorAll('article table')].map((e) => [e.scrollWidth, e.parentElement.clientWidth])"
+    found = tab.evaluate(boxes)
+    tab.close()
+    assert found
+    assert all(inner <= outer + 8 for inner, outer in found), found
 
 
 def test_search_finds_the_pages(browser, site):

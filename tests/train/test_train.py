@@ -1,5 +1,8 @@
 """The loop, and its measures, against loops that are written out."""
 
+import sys
+from types import ModuleType
+
 import numpy as np
 import pytest
 from checks import refuses
@@ -203,3 +206,14 @@ def test_the_bar_shows_the_means_of_each_epoch(monkeypatch, progress):
     monkeypatch.setattr(tqdm, "tqdm", Bar)
     _, history = run(2, progress=progress)
     assert shown == [{"loss": f"{row['loss']:.4g}"} for row in history] * progress
+
+
+def test_a_notebook_without_widgets_shows_no_warning_of_tqdm(monkeypatch, recwarn):
+    pytest.importorskip("tqdm.auto")
+    for name in ("tqdm.auto", "tqdm.autonotebook", "tqdm.notebook"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in ("ipykernel.zmqshell", "IPython", "ipywidgets"):  # a package that is None cannot be imported
+        monkeypatch.setitem(sys.modules, name, None if name == "ipywidgets" else ModuleType(name))
+    monkeypatch.setattr(sys.modules["IPython"], "get_ipython", object, raising=False)
+    run(1)
+    assert [str(warning.message) for warning in recwarn] == []
