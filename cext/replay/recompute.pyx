@@ -20,7 +20,7 @@ from weakref import ref
 
 from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.memory.array cimport Array, alias, empty_as, first_element, next_moment, shape_of, version
-from minigrad.engine.memory.dtype cimport dtype_of, itemsize
+from minigrad.engine.memory.dtype cimport dtype_of, itemsize, matmul_precision
 from minigrad.engine.memory.listener cimport Listener
 from minigrad.engine.memory.shapes cimport device_name
 from minigrad.engine.tape.backward cimport continue_pass
@@ -39,6 +39,7 @@ cdef Op recompute_op = described("recompute", run_again, "y = f(x…), of which 
                                  "dx: the derivative of f, which runs again", "x…", "y…", "")
 
 cdef str READ = "a read of", DRAW = "blocks of random numbers", RESULTS = "results that require grad"   # kinds of entry
+cdef str PRECISION = "precision of products"
 
 
 cdef object rebuilt(object tree):
@@ -69,6 +70,7 @@ cdef class Run(Listener):
     cdef list entries       # what the first run did, in order: (kind, weak reference, details, random numbers)
     cdef size_t place       # how many of them a second run has repeated
     cdef object difference  # where it has not, an error that the function may have caught
+    cdef str precision      # of products, when the run last recorded an operation
     cdef set memories       # addresses of the buffers of older tensors that are read
     cdef dict writes        # layout in memory -> (alias, values, version) before the first write to older memory
     cdef list current       # during a second run, (alias, values, version) as they were before it
@@ -163,7 +165,7 @@ cdef class Run(Listener):
             x = subject()
             grad = "requires grad" if details[1] else "does not require grad"
             return f"{kind} {'a tensor that is gone' if x is None else f'{self.name_of(x)}, which {grad}'}"
-        if kind == RESULTS or kind == DRAW:
+        if kind in (RESULTS, DRAW, PRECISION):
             return f"{details} {kind}"
         if subject is not None:
             return f"{kind} in {'training' if details else 'evaluation'}"
@@ -222,6 +224,9 @@ cdef class Run(Listener):
 
     def recorded(self, sequence: int, op: str, outs: tuple[Tensor, ...]) -> None:
         Listener.recorded(self, sequence, op, outs)
+        if self.precision is not matmul_precision:
+            self.precision = matmul_precision
+            self.note(PRECISION, None, matmul_precision)
         layouts = [(shape_of(<Array>y), (<Array>y).code, (<Array>y).buffer.device) for y in outs]
         self.note(f"[{op}]", None, (layouts, constants_of(outs, self.began)))
 

@@ -41,9 +41,9 @@ def recompute(f: Called, *unexpected: Any) -> Called:
     GradientError
         When called, if f writes to an argument or a captured tensor while operations are recorded, keeps a leaf that it
         makes, or calls ``set_`` or ``backward``. In the backward pass, if a tensor that f reads has since been written
-        in place or replaced, even by f itself, if a module has switched between training and evaluation, or if f does
-        not repeat its first call: other operations, on other tensors, with other shapes, dtypes or scalars, other
-        random numbers. The tape is then as it was before the second call.
+        in place or replaced, even by f itself, if a module has switched between training and evaluation, if the
+        precision of products is another, or if f does not repeat its first call: other operations, on other tensors,
+        with other shapes, dtypes or scalars, other random numbers. The tape is then as it was before the second call.
 
     Notes
     -----

@@ -291,6 +291,33 @@ def test_modes_that_change_meanwhile():
     raises(mg.GradientError, "became another tensor", y.sum().backward)
 
 
+@pytest.mark.parametrize("f", [lambda x: x @ x, mg.sin])
+def test_a_precision_that_changes_meanwhile(f):
+    try:
+        mg.set_float32_matmul_precision("high")
+        x = mg.ones((2, 2), requires_grad=True)
+        y = mg.recompute(lambda x: f(x) * 2)(x)
+        mg.set_float32_matmul_precision("highest")
+        what = "highest precision of products, instead of high precision"
+        refuses(mg.GradientError, "recompute", what, y.sum().backward)
+        mg.set_float32_matmul_precision("high")
+        y.sum().backward()
+        equals(x.grad, mg.grad((f(x) * 2).sum(), [x])[0])
+    finally:
+        mg.set_float32_matmul_precision("highest")
+
+
+def test_a_precision_that_the_function_changes():
+    def f(x):
+        mg.set_float32_matmul_precision("medium")
+        y = x @ x
+        mg.set_float32_matmul_precision("highest")
+        return y @ x
+
+    x = mg.tensor(np.random.default_rng(0).standard_normal((20, 20)), dtype="float32", requires_grad=True)
+    agree([mg.grad(mg.recompute(f)(x).sum(), [x]), mg.grad(f(x).sum(), [x])])
+
+
 def changing(*values):
     """A function of no argument that returns each value in turn."""
     return iter(values).__next__
