@@ -77,6 +77,8 @@ cdef object capsule_of(str op, object data):
     try:
         return data.__dlpack__(max_version=(1, 0), **options)
     except TypeError as error:
+        if "max_version" not in str(error) and "keyword" not in str(error):
+            raise
         try:
             return data.__dlpack__(**options)   # the library is older than version 1
         except Exception:

@@ -105,16 +105,26 @@ cdef int code_found(object data, object source) except -1:
     return code_of(source.dtype)
 
 
+cdef object without_mask(str op, object source):
+    """An array of NumPy as one of no subclass; its hidden elements, such as missing ones of netCDF, are no numbers."""
+    if type(source) is not np.ndarray:
+        if isinstance(source, np.ma.MaskedArray) and np.ma.is_masked(source):
+            raise ValueError(f"[{op}] expected numbers, got a masked array with {np.ma.count_masked(source):,} masked "
+                             f"elements, which would be read as numbers: use x.filled(value) or x.compressed()")
+        source = np.asarray(source)
+    return source
+
+
 cdef object read(str op, object data, int code):
     """The array that NumPy makes of data; where it has no numbers, it is asked for the dtype `code` if there is one."""
     try:
-        source = np.asarray(data)
+        source = without_mask(op, np.asanyarray(data))
         if source.dtype.kind == "O" and hasattr(data, "__array__") and not isinstance(data, np.ndarray):
             if code < 0:    # such as a pandas table, whose columns have no common dtype of NumPy
                 raise TypeError(f"[{op}] expected numbers, got {type(data).__name__} of {source.dtype}: give a dtype, "
                                 f"or convert it first, as x.to_numpy('float32') does")
             return np.asarray(data, dtype="int64" if code == INT32 or code == UINT8 else dtype_of(code).name)
-    except (OverflowError, TypeError, ValueError) as error:
+    except (OverflowError, RuntimeError, TypeError, ValueError) as error:
         tensors = shown_tensors(data)
         if tensors is not None:
             raise TypeError(f"[{op}] expected numbers or a tensor, got {tensors}: mg.stack makes one tensor of several "
@@ -149,6 +159,8 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
             raise uninitialized(op, x)
         tell_reader(x)
     elif PyObject_CheckBuffer(data) and not isinstance(data, (bytes, bytearray)):
+        if isinstance(data, np.ndarray):
+            data = without_mask(op, data)
         found = from_buffer(data)
         if found is not None:
             x = tidied(<Array>found)
@@ -186,7 +198,8 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
         if "load_state_dict" in getattr(data, "__qualname__", ""):  # PyTorch calls type(value)(generator)
             raise TypeError(f"[{op}] expected numbers, got a generator: PyTorch's optimizers load PyTorch's tensors, "
                             f"torch.tensor(x.numpy())")
-        raise TypeError(f"[{op}] expected numbers, got {type(data).__name__} of {source.dtype}")
+        advice = ": x.toarray() makes an array of a sparse one" if hasattr(data, "toarray") else ""
+        raise TypeError(f"[{op}] expected numbers, got {type(data).__name__} of {source.dtype}{advice}")
     if source.dtype.kind == "c" or code < 0 and source.dtype.name not in CODES:
         raise unsupported(op, str(source.dtype), source.dtype.kind != "c")
     if code < 0:

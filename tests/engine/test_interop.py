@@ -179,6 +179,36 @@ def test_what_is_not_numbers(data):
         mg.tensor(data)
 
 
+class Variable:
+    """A variable of netCDF4, which NumPy reads as an array with a mask."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.ma.masked_greater(np.array([1.0, 1e36]), 1e30)
+
+
+@pytest.mark.parametrize("use", [
+    mg.tensor, mg.asarray, lambda a: mg.add(mg.ones(2), a), lambda a: mg.ones(2).__setitem__(slice(None), a),
+    lambda a: mg.data.TensorDataset(a)[0:2],
+])  # fmt: skip
+def test_masked_elements_are_no_numbers(use):
+    for masked in (Variable(), np.asanyarray(Variable())):
+        raises(ValueError, r"1 masked elements.*x\.filled", use, masked)
+    use(np.ma.masked_array([1.0, 2.0]))
+
+
+def test_sparse_arrays():
+    class Sparse:  # as an array of scipy.sparse
+        def toarray(self):
+            return matrix()
+
+    class Refusing:  # as an array of the package sparse
+        def __array__(self, dtype=None, copy=None):
+            raise RuntimeError("use the todense method")
+
+    refuses(TypeError, "tensor", ["Sparse", "x.toarray()"], mg.tensor, Sparse())
+    refuses(TypeError, "tensor", ["Refusing", "todense"], mg.tensor, Refusing())
+
+
 def test_ragged_lists():
     raises(ValueError, "shape", mg.tensor, [[1, 2], [3]])
 
