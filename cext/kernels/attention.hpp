@@ -187,10 +187,10 @@ struct Head : Attention {
     }
 
     // to[rows, n] (+)= weightsᵀ b, for a tile weights[count, TILE] and the panels of b[packed, n]. Most weights that
-    // causal attention hides, which are 0, are left out.
+    // causal attention hides, which are 0, are left out; 16 rows are rounded at once.
     void multiply_weights(int64_t row, int64_t rows, int64_t first, int64_t count, int64_t n, const T* weights,
                           const T* panels, int64_t packed, bool accumulated, T* to) const {
-        const int64_t step = seen(row, first, count) < count ? TILE_ROWS : rows;
+        const int64_t step = seen(row, first, count) == count ? rows : rounded ? 16 : TILE_ROWS;
         for (int64_t r = 0; r < rows; r += step) {
             const int64_t height = minimum(step, rows - r), k = seen(row + r + height - 1, first, count);
             multiply_part<T, true>(height, 0, k, n, weights + r, TILE, panels, packed, accumulated, to + r * n, n,
