@@ -204,66 +204,93 @@ struct Workspace {
     }
 };
 
+// For weights of the same query or the same key, whose factors of dropout are `kept`, if any: p = the weights from the
+// scores p, and dp = ds from g vᵀ in dp, if `dp` is given
+template <class T, class At>
+MG_INLINE void weigh(At at, Vector<T> top, Vector<T> share, Vector<T> less, T factor, const T* kept, T* p, T* dp) {
+    const Vector<T> weight = exponential<T>(at.load(p) - top) * share;
+    const Vector<T> some = kept ? at.load(kept) : Vector<T>{} + 1;
+    at.store(p, weight * some);
+    if (dp) at.store(dp, weight * (at.load(dp) * some - less) * factor);
+}
+
 // Adds the contribution of a tile of queries and a block of keys.
 template <class T>
 void backward_tile(const Head<T>& a, const Workspace<T>& w, int64_t row, int64_t first, int64_t keys, const T* g,
                    const T* statistics, const T* delta, T* dq, T* dk, T* dv, bool seen_only) {
     const int64_t rows = minimum(TILE, a.queries - row), count = a.seen(row + rows - 1, first, keys);
-    const int64_t columns = whole_registers<T>(rows);
     const T *const q = a.q + row * a.width, *const k = a.k + first * a.width, *const v = a.v + first * a.value_width;
-    const auto score = [&](int64_t size, const T* x, T factor, const T* k, T* packed, T* s) {
-        if (a.few(rows)) {
-            score_rows<T>(rows, count, size, x, factor, k, w.values);
-            pack_panel<T, TILE>(count, rows, w.values, 1, KEYS, 0, s);
-        } else {
-            a.pack_turned(rows, size, x, factor, packed);
-            a.score(rows, count, size, k, packed, s);
-        }
-    };
-    score(a.width, q, T(a.scale), k, w.qt, w.p);
-    if (a.hides()) a.hide(row, rows, first, count, w.p, w.values);
-    if (dq || dk) score(a.value_width, g, T(1), v, w.gt, w.dp);
-    const bool dropped = a.dropout > 0;
-    if (dropped) a.survive_turned(row, rows, first, count, w.values);
-    T shift[TILE] = {}, inverse[TILE] = {}, total[TILE] = {};
-    for (int64_t r = 0; r < rows; r++) {
-        shift[r] = statistics[2 * r], inverse[r] = statistics[2 * r + 1];
-        if (delta) total[r] = delta[r];
-    }
     const T factor = T(a.scale);
-    for (int64_t j = 0; j < columns; j += LANES<T>) {
-        const Whole<T> at{j};
-        const Vector<T> top = at.load(shift), share = at.load(inverse), less = at.load(total);
-        const int64_t some = a.seen(row + j + LANES<T> - 1, first, count);
-        for (int64_t c = some; c < count; c++)
-            at.store(w.p + c * TILE, Vector<T>{}), at.store(w.dp + c * TILE, Vector<T>{});
-        for (int64_t c = 0; c < some; c++) {
-            T *const p = w.p + c * TILE, *const dp = w.dp + c * TILE;
-            const Vector<T> weight = exponential<T>(at.load(p) - top) * share;
-            const Vector<T> kept = dropped ? at.load(w.values + c * TILE) : Vector<T>{} + 1;
-            at.store(p, weight * kept);
-            if (delta) at.store(dp, weight * (at.load(dp) * kept - less) * factor);
+    T* const dp = dq || dk ? w.dp : nullptr;
+    const T* const kept = a.dropout > 0 ? w.values : nullptr;
+    const bool few = a.few(rows);
+    if (few) {
+        score_rows<T>(rows, count, a.width, q, factor, k, w.p);
+        if (dp) score_rows<T>(rows, count, a.value_width, g, T(1), v, dp);
+        for (int64_t r = 0; r < rows; r++) {
+            T *const weights = w.p + r * KEYS, *const ds = offset(dp, r * KEYS);
+            const int64_t some = a.seen(row + r, first, count);
+            if (a.bools || a.numbers) {
+                a.read_mask(row + r, first, some, w.values);
+                a.add_mask(some, w.values, weights);
+            }
+            if (kept) a.survive(row + r, first, w.values);
+            const Vector<T> none{}, top = none + statistics[2 * r], share = none + statistics[2 * r + 1];
+            const Vector<T> less = delta ? none + delta[r] : none;
+            sweep<T, 2>(0, some,
+                        [&](auto at, int) MG_INLINED { weigh<T>(at, top, share, less, factor, kept, weights, ds); });
+            clear(count - some, weights + some);
+            if (ds) clear(count - some, ds + some);
+        }
+    } else {
+        a.pack_turned(rows, a.width, q, factor, w.qt);
+        a.score(rows, count, a.width, k, w.qt, w.p);
+        if (a.hides()) a.hide(row, rows, first, count, w.p, w.values);
+        if (dp) {
+            a.pack_turned(rows, a.value_width, g, 1, w.gt);
+            a.score(rows, count, a.value_width, v, w.gt, dp);
+        }
+        if (kept) a.survive_turned(row, rows, first, count, w.values);
+        T shift[TILE] = {}, inverse[TILE] = {}, total[TILE] = {};
+        for (int64_t r = 0; r < rows; r++) {
+            shift[r] = statistics[2 * r], inverse[r] = statistics[2 * r + 1];
+            if (delta) total[r] = delta[r];
+        }
+        for (int64_t j = 0; j < whole_registers<T>(rows); j += LANES<T>) {
+            const Whole<T> at{j};
+            const Vector<T> top = at.load(shift), share = at.load(inverse), less = at.load(total);
+            const int64_t some = a.seen(row + j + LANES<T> - 1, first, count);
+            for (int64_t c = some; c < count; c++)
+                at.store(w.p + c * TILE, Vector<T>{}), at.store(w.dp + c * TILE, Vector<T>{});
+            for (int64_t c = 0; c < some; c++)
+                weigh<T>(at, top, share, less, factor, offset(kept, c * TILE), w.p + c * TILE, offset(dp, c * TILE));
         }
     }
     if (seen_only) {
         const auto seen = [&](int64_t r, int64_t c) { return a.sees(row + r, first + c); };
         const auto turned = [&](int64_t c, int64_t r) { return seen(r, c); };
-        const auto p = [&](int64_t c, int64_t r) { return w.p[c * TILE + r]; };
-        const auto ds = [&](int64_t c, int64_t r) { return w.dp[c * TILE + r]; };
+        const auto at = [&](int64_t c, int64_t r) { return few ? r * KEYS + c : c * TILE + r; };
+        const auto p = [&](int64_t c, int64_t r) { return w.p[at(c, r)]; };
+        const auto ds = [&](int64_t c, int64_t r) { return w.dp[at(c, r)]; };
         if (dv) multiply_seen<T>(count, rows, a.value_width, p, g, dv, turned);
         if (dk) multiply_seen<T>(count, rows, a.width, ds, q, dk, turned);
         if (dq) multiply_seen<T>(rows, count, a.width, [&](int64_t r, int64_t c) { return ds(c, r); }, k, dq, seen);
         return;
     }
-    if (dv) {
-        pack_panels<T>(rows, a.value_width, g, a.value_width, 1, w.g, a.rounded);
-        a.multiply_turned(row, rows, first, count, a.value_width, w.p, w.g, dv);
-    }
-    if (dk) {
-        pack_panels<T>(rows, a.width, q, a.width, 1, w.q, a.rounded);
-        a.multiply_turned(row, rows, first, count, a.width, w.dp, w.q, dk);
-    }
-    if (dq) a.multiply_weights(row, rows, first, count, a.width, w.dp, w.k, keys, true, dq);
+    // to[count, n] += the weights of each key, over the queries, times x[rows, n]
+    const auto sum_queries = [&](int64_t n, const T* weights, const T* x, T* panels, T* to) {
+        pack_panels<T>(rows, n, x, n, 1, panels, a.rounded);
+        if (few)
+            multiply_part<T, true>(count, 0, rows, n, weights, KEYS, panels, rows, true, to, n, false);
+        else
+            a.multiply_turned(row, rows, first, count, n, weights, panels, to);
+    };
+    if (dv) sum_queries(a.value_width, w.p, g, w.g, dv);
+    if (dk) sum_queries(a.width, dp, q, w.q, dk);
+    if (dq && few)
+        multiply_rows<T>(rows, count, keys, a.width, dp, k, w.k, true, dq);
+    else if (dq)
+        a.multiply_weights(row, rows, first, count, a.width, dp, w.k, keys, true, dq);
 }
 
 MG_KERNEL(attention_backward[FLOATS])
@@ -303,7 +330,9 @@ void attention_backward(const Attention& a) {
             if (dv) clear((end - begin) * a.value_width, dv);
             for (int64_t first = begin; first < end; first += KEYS) {
                 const int64_t count = minimum(KEYS, a.keys - first);
-                if (dq) pack_panels<T>(count, a.width, any.k + first * a.width, a.width, 1, w.k, a.rounded);
+                if (dq)
+                    pack_panels<T>(count, a.width, any.k + first * a.width, a.width, 1, w.k, a.rounded,
+                                   any.few(a.queries) ? a.width / PANEL<T> * PANEL<T> : 0);
                 for (int64_t h = 0; h < a.group; h++) {
                     const Head<T> head(a, source * a.group + h);
                     for (int64_t row = a.causal ? first / TILE * TILE : 0; row < a.queries; row += TILE) {
