@@ -25,10 +25,8 @@ MG_INLINE void over_channel(int64_t inner, F f, One one) {
 template <class T, Walk walk, bool centered>
 void apply_elements(int64_t width, const T* x, Standard<T> s, const T* gamma, const T* beta, T* y) {
     sweep<T, 2>(0, width, [=](auto at, int) MG_INLINED {
-        Vector<T> v = centered ? (at.load(x) - s.center) * s.scale + s.offset : at.load(x) * s.scale;
-        if (gamma) v = v * at.load(gamma);
-        if (beta) v = v + at.load(beta);
-        write<walk>(at, y, v);
+        const Vector<T> v = centered ? (at.load(x) - s.center) * s.scale + s.offset : at.load(x) * s.scale;
+        write<walk>(at, y, affine(at, v, gamma, beta));
         read_ahead<walk>(at, x, width);
     });
 }
@@ -40,7 +38,7 @@ template <class T, Walk walk>
 MG_INLINE void apply_channels(int64_t m, int64_t inner, const T* x, Standard<T> s, const T* gamma, const T* beta,
                               T* y) {
     for (int64_t c = 0; c < m; c++) {
-        const T k = gamma ? gamma[c] : T(1), scale = s.scale * k, offset = s.offset * k + (beta ? beta[c] : T(0));
+        const T k = gamma ? gamma[c] : T(1), scale = s.scale * k, offset = fused(s.offset, k, beta ? beta[c] : T(0));
         const T* from = x + c * inner;
         T* to = y + c * inner;
         over_channel<T>(
@@ -142,7 +140,7 @@ void differentiate(int64_t width, const T* x, const T* gamma, T mean, T rstd, co
             if (centered) at.store(dbeta, at.load(dbeta) + v);
         }
         if (dx) {
-            const Vector<T> h = gamma ? v * at.load(gamma) : v;
+            const Vector<T> h = affine<T>(at, v, gamma, nullptr);
             write<walk>(at, dx,
                         centered ? (h - s.middle) * s.scale + (d * s.slope + s.constant) : h * s.scale + d * s.slope);
         }

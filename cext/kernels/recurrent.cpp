@@ -86,9 +86,7 @@ template <class T>
 MG_INLINE void normalized(int64_t width, const T* x, const Kept<T>& s, const T* gamma, const T* beta,
                           std::type_identity_t<const T*> more, T* y) {
     sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED {
-        Vector<T> v = s.standard(at.load(x));
-        if (gamma) v = v * at.load(gamma);
-        if (beta) v += at.load(beta);
+        Vector<T> v = affine(at, s.standard(at.load(x)), gamma, beta);
         if (more) v += at.load(more);
         at.store(y, v);
     });
@@ -112,7 +110,7 @@ MG_INLINE void normalized_backward(int64_t width, const T* x, const Kept<T>& s, 
             at.store(dgamma, at.load(dgamma) + v * xhat);
             at.store(dbeta, at.load(dbeta) + v);
         }
-        const Vector<T> h = gamma ? v * at.load(gamma) : v;
+        const Vector<T> h = affine<T>(at, v, gamma, nullptr);
         at.store(dx, (h - h_mean - xhat * h_slope) * s.scale);
     });
 }

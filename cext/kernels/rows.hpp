@@ -1,4 +1,4 @@
-// Long rows: how they are walked, and their moments.
+// Long rows: how they are walked, their moments, and what scales them.
 #pragma once
 
 #include <limits>
@@ -68,6 +68,34 @@ MG_INLINE void write_ahead(const At& at, const T* p, int64_t distance) {
     if constexpr (walk == LONG) {
         if (at.i % (64 / sizeof(T)) == 0) prefetch<true>(p, at.i + distance);
     }
+}
+
+// a b + c, rounded once where the processor can, for a product and a sum with a test between them: whether GCC fuses
+// those depends on how it takes the surrounding loop apart.
+template <class T>
+MG_INLINE T fused(T a, T b, T c) {
+#if !(defined(__FMA__) || defined(__ARM_FEATURE_FMA)) || defined(__clang__)
+    return a * b + c;
+#else
+    return sizeof(T) == 4 ? __builtin_fmaf(a, b, c) : __builtin_fma(a, b, c);
+#endif
+}
+template <class T>
+MG_INLINE Vector<T> fused(Vector<T> a, Vector<T> b, Vector<T> c) {
+#if !(defined(__FMA__) || defined(__ARM_FEATURE_FMA)) || defined(__clang__)
+    return a * b + c;
+#else
+#pragma omp simd
+    for (int i = 0; i < LANES<T>; i++) c[i] = fused(a[i], b[i], c[i]);
+    return c;
+#endif
+}
+
+// v gamma + beta, of which either may be null: -0 is the number that a sum ignores. Without beta, this is the rounded
+// product, with which no later sum is fused.
+template <class T, class At>
+MG_INLINE Vector<T> affine(const At& at, Vector<T> v, const T* gamma, const T* beta) {
+    return fused<T>(v, gamma ? at.load(gamma) : Vector<T>{} + 1, beta ? at.load(beta) : -Vector<T>{});
 }
 
 // The moments of a row, whose mean is center + shift, as one T may not hold it.

@@ -90,6 +90,18 @@ def test_addresses_change_nothing(name, shape, dtype, device, rng):
 # ── what the kinds have in common ─────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_element_has_no_gradient(dtype, rng):
+    """Exactly: its product with the weight and the mean of this product round alike. A GPU fuses the former with a sum."""
+    x, w, _, g = draw(NORMS["layer_norm"], (99, 16), rng, dtype)
+    rows = tensor(x, "cpu", True)
+    equals(mg.grad(mg.group_norm(rows, 16, tensor(w, "cpu")), rows, tensor(g, "cpu")), np.zeros_like(x))
+    for c in range(4):
+        column = tensor(x[:, c : c + 1], "cpu", True)
+        y = mg.layer_norm(column, 1, tensor(w[c : c + 1], "cpu"))
+        equals(mg.grad(y, column, tensor(g[:, c : c + 1], "cpu")), np.zeros((99, 1), dtype))
+
+
 @pytest.mark.parametrize("name", [name for name, norm in NORMS.items() if not norm.given])
 def test_what_normalization_does_not_see(name, device, rng):
     """Shifting and scaling a row changes nothing, so dx is orthogonal to ones and to x̂; RMS sees the shift."""
