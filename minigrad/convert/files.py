@@ -91,4 +91,6 @@ def _stated(layer: dict[str, Any], arrays: list[Array]) -> list[dict[str, Any]]:
         backward = (config.get("backward_layer") or config["layer"])["config"]
         mode = {"merge_mode": config["merge_mode"]}
         return [{**config["layer"]["config"], **mode}, {**backward, **mode, "go_backwards": False}]
+    if layer["class_name"].startswith("SeparableConv"):  # two convolutions, the second over single pixels
+        return [config, {"name": config.get("name")}]
     return [config] if arrays or layer["class_name"] == "LeakyReLU" else []

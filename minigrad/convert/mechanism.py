@@ -161,6 +161,9 @@ class Conversion:
             unnamed = [f"arr_{k}" for k in range(len(source))]  # np.savez(path, *model.get_weights()) names them so
             source = [source[name] for name in unnamed] if {*source} == {*unnamed} else source
         if isinstance(source, Sequence):
+            if self.names:
+                raise ValueError(f"[convert.{self.name}] expected names with arrays by path, got names with arrays in "
+                                 f"the order of the model's layers, in which the module has to have its own")  # fmt: skip
             return self._deal([_array(value) for value in source])
         if not isinstance(source, Mapping):
             kind = type(source).__name__
@@ -296,7 +299,9 @@ class Conversion:
                 raise self._error(slot, f"{WITH.get(ours, ours)}, as the source has {ours}, got a module without it")
             shape = slot.layer.state_dict()[own[ours]].shape
             if value.shape != shape:
-                raise self._error(slot, f"{ours} of shape {shape}, got {value.shape}")
+                origin = self.stated.get(slot.name, {}).get("name")
+                origin = f" of {origin!r}: the module has to have its layers in the model's order" if origin else ""
+                raise self._error(slot, f"{ours} of shape {shape}, got {value.shape}{origin}")
         state = {own[ours]: value for ours, value in found.items()}
         if "num_batches_tracked" in slot.layer.state_dict():
             state["num_batches_tracked"] = np.array(0)

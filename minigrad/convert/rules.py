@@ -74,6 +74,14 @@ TRANSPOSED = simple(lambda a: a.T, lambda a: a.T)
 KERNEL_LAST = simple(  # (..., in, out)
     lambda a: np.moveaxis(a, (-1, -2), (0, 1)), lambda a: np.moveaxis(a, (0, 1), (-1, -2))
 )
+
+
+def _kernel_of_channels(a: Array, slot: Slot) -> Array:
+    alone = slot.layer.groups == slot.layer.in_channels == a.shape[-2]
+    return KERNEL_LAST.to(a.reshape(*a.shape[:-2], 1, -1) if alone else a, slot)
+
+
+KERAS_KERNEL = Formula(_kernel_of_channels, KERNEL_LAST.back)  # (..., in, multiplier) in DepthwiseConv2D
 CHANNELS_LAST = simple(lambda a: np.moveaxis(a, -1, 1), lambda a: np.moveaxis(a, 1, -1))  # (out, ..., in)
 COLUMN = simple(lambda a: a.ravel(), lambda a: a[:, None, None])
 

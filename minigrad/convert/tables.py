@@ -10,6 +10,7 @@ from minigrad.convert.rules import (
     HEADS_BIAS,
     HEADS_IN,
     HEADS_OUT,
+    KERAS_KERNEL,
     KERNEL_LAST,
     SAME,
     TORCH_GRU,
@@ -116,7 +117,7 @@ KERAS_CONV = {
 }  # fmt: skip
 KERAS = Framework("Keras 3.15.1", True, True, {
     "linear": (kernel(),),
-    "conv": (kernel(conv=True)._replace(arguments=KERAS_CONV),),
+    "conv": (Rule({"weight": ("kernel", KERAS_KERNEL), "bias": ("bias", SAME)}, KERAS_CONV),),
     "embedding": (Rule({"weight": ("embeddings", SAME)}),),
     **same(Rule(affine("gamma", "beta"), arguments(1e-3)), "layer_norm", "instance_norm"),
     "group_norm": (Rule(affine("gamma", "beta"), arguments(1e-3, num_groups=Argument("groups", UNSTATED, _groups))),),

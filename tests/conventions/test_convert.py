@@ -120,7 +120,7 @@ def keras_file(tmp_path, monkeypatch, rng):
 SNAKE = {
     "Dense": "dense", "LayerNormalization": "layer_normalization", "LeakyReLU": "leaky_re_lu", "Dropout": "dropout",
     "Bidirectional": "bidirectional", "LSTM": "lstm", "ReLU": "re_lu",
-    "Conv2D": "conv2d", "GroupNormalization": "group_normalization",
+    "Conv2D": "conv2d", "SeparableConv2D": "separable_conv2d", "DepthwiseConv2D": "depthwise_conv2d", "GroupNormalization": "group_normalization",
 }  # fmt: skip
 
 
@@ -192,6 +192,31 @@ def test_padding_in_a_keras_file(keras_file, padding, stride, same, others):
         with pytest.raises(ValueError, match=f"padding='{padding}', as in the source, got "):
             convert.keras(path, nn.Conv2d(1, 4, 3, stride, value))
         convert.keras(path, nn.Conv2d(1, 4, 3, stride, value), arguments={"padding": None})
+
+
+def test_convolutions_of_each_channel(keras_file, rng):
+    """Keras stores (height, width, in, multiplier) for them, and two layers of minigrad as one SeparableConv2D."""
+    depth, point = rng.standard_normal((3, 2, 4, 2)), rng.standard_normal((1, 1, 8, 5))
+    options = {"strides": [2, 2], "dilation_rate": [1, 1], "padding": "valid"}
+    separable = layer("SeparableConv2D", depth, point, np.ones(5), name="thin", **options)
+    alone = layer("DepthwiseConv2D", depth, np.ones(8), **options)
+    path = keras_file(separable, alone)
+    net = nn.Sequential(
+        nn.Conv2d(4, 8, (3, 2), 2, groups=4, bias=False), nn.Conv2d(8, 5, 1), nn.Conv2d(4, 8, (3, 2), 2, groups=4)
+    )
+    state = convert.keras(path, net)
+    kernels = np.moveaxis(depth, (2, 3), (0, 1)).reshape(8, 1, 3, 2)  # a row for each channel and multiplier
+    assert all((state[name] == kernels).all() for name in ("0.weight", "2.weight"))
+    assert (state["1.weight"][:, :, 0, 0] == point[0, 0].T).all()
+    with pytest.raises(ValueError, match=r"0: expected stride=\(2, 2\)"):
+        convert.keras(path, nn.Sequential(nn.Conv2d(4, 8, (3, 2), groups=4, bias=False), *net[1:]))
+    with pytest.raises(ValueError, match=r"got \(2, 4, 3, 2\) of 'thin': .* in the model's order"):
+        convert.keras(path, nn.Sequential(nn.Conv2d(8, 5, 1, 2, bias=False), net[1], net[2]))
+
+
+def test_a_list_of_arrays_has_no_names():
+    with pytest.raises(ValueError, match="names with arrays by path, got names with arrays in the order of the model"):
+        convert.keras([np.ones((4, 4)), np.ones(4)], nn.Linear(4, 4), names={"": "dense"})
 
 
 def test_both_directions_of_a_keras_file(keras_file, rng):
