@@ -49,8 +49,9 @@ def keras(
     module : Module
         A module whose layers correspond to the model's.
     names : mapping of str to str, optional
-        For arrays by path: for a layer's path in the module, the path of its arrays, where it is not the same, and order and shapes do
-        not say it. In a recurrent layer, ``"lstm.l0_reverse"`` is the first layer's second direction.
+        For arrays by path: for a layer's path in the module, the path of its arrays, where it is not the same, and
+        order and shapes do not say it. In a recurrent layer, ``"lstm.l0_reverse"`` is the first layer's second
+        direction.
     arguments : mapping, optional
         The source's own names and values of arguments that are not its framework's defaults: ``{"epsilon": 1e-5}``
         for all layers, ``{"norm1.epsilon": 1e-5}`` for one path in the module.

@@ -163,7 +163,7 @@ class Conversion:
         if isinstance(source, Sequence):
             if self.names:
                 raise ValueError(f"[convert.{self.name}] expected names with arrays by path, got names with arrays in "
-                                 f"the order of the model's layers, in which the module has to have its own")  # fmt: skip
+                                 f"the order of the layers, which the module has to have, too")  # fmt: skip
             return self._deal([_array(value) for value in source])
         if not isinstance(source, Mapping):
             kind = type(source).__name__

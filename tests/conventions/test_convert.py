@@ -215,7 +215,7 @@ def test_convolutions_of_each_channel(keras_file, rng):
 
 
 def test_a_list_of_arrays_has_no_names():
-    with pytest.raises(ValueError, match="names with arrays by path, got names with arrays in the order of the model"):
+    with pytest.raises(ValueError, match="names with arrays by path, got names with arrays in the order of the layers"):
         convert.keras([np.ones((4, 4)), np.ones(4)], nn.Linear(4, 4), names={"": "dense"})
 
 
