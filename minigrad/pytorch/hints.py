@@ -73,7 +73,8 @@ POINTERS = {
         "retains_grad": "is always false here, unless you call `x.retain_grad()`",
         **{
             f"{name}_": f"{NEW}`x.{name}()`"
-            for name in "detach exp log sqrt abs round floor ceil tanh relu sigmoid squeeze softmax".split()
+            for name in "detach exp log sqrt abs round floor ceil tanh relu sigmoid squeeze softmax acos acosh asin "
+            "asinh atan atanh cos cosh erf expm1 log10 log1p log2 rsqrt sign sin sinh square tan tril triu".split()
         },
         "t_": NEW + "`x.T`",
         "unsqueeze_": NEW + "`x.expand_dims(axis)`",
@@ -85,6 +86,10 @@ POINTERS = {
         "index_fill_": "is an assignment here: `x[index] = value`, or `x[:, index] = value`",
         "index_copy_": "is an assignment here: `x[index] = source`, or `x[:, index] = source`",
         **dict.fromkeys(("index_put_", "put_"), "is an assignment here: `x[index] = value`"),
+        **dict.fromkeys(
+            "greater greater_equal less less_equal not_equal".split(), "is an operator here, as in `x > y`"
+        ),
+        "fill_diagonal_": "is an assignment here: `x[mg.arange(n), mg.arange(n)] = value`",
         "masked_scatter_": "is an assignment here: `x[mask] = source`",
         "fmod": "is `x % y` here, whose result has the sign of y",
         "frac": "is `x - x.trunc()` here",
@@ -453,4 +458,42 @@ TENSOR_POINTERS_OF_FUNCTIONS = """
     hsplit index_fill inverse kthvalue logcumsumexp mode renorm rot90 true_divide vdot vsplit xlogy
     det svd is_complex
 """
-POINTERS["minigrad"] |= {name: POINTERS["Tensor"][name] for name in TENSOR_POINTERS_OF_FUNCTIONS.split()}
+
+
+def _table(text: str) -> dict[str, str]:
+    """Return the hints of a text with a line for one or several names; {} is the name."""
+    lines = (line.split(": ", 1) for line in text.strip().split("\n"))
+    return {name: hint.replace("{}", name) for names, hint in lines for name in names.split()}
+
+
+BOTH = _table("""
+absolute: is `abs(x)` here
+arccos arcsin arctan arccosh arcsinh arctanh: has the array API's name here, as `mg.acos(x)`
+arctan2: is `mg.atan2(y, x)` here
+cholesky: is `mg.linalg.cholesky(x)` here
+cov corrcoef: is not available: `np.{}(x.numpy())`, without a gradient
+diag_embed: is `x.expand_dims(-1) * mg.eye(n)` here
+digamma erfinv lgamma polygamma: is not available: scipy.special on `x.numpy()`, without a gradient
+dist: is `(x - y).norm()` here
+index_copy index_put masked_scatter select_scatter slice_scatter: is not available: `y = x.copy()`, then y[i] = value
+inner: is `x @ y.mT` here
+logdet: is not available; for a positive definite x: `2 * mg.log(mg.linalg.cholesky(x).diagonal()).sum()`
+nanmean: is `x[~mg.isnan(x)].mean()` here, for all elements together
+nansum: is `mg.where(mg.isnan(x), 0, x).sum(axis)` here
+pinverse qr lstsq: is not available: np.linalg on `x.numpy()`, without a gradient
+scatter_reduce: is `x.scatter_add(axis, index, source)` here, for sums
+tensor_split: is `x.split(indices, axis)` here
+unique_consecutive: is `x[mg.concat([mg.ones(1, dtype=bool), x[1:] != x[:-1]])]` here, for a vector
+""")
+POINTERS["Tensor"] |= BOTH
+POINTERS["minigrad"] |= BOTH | {name: POINTERS["Tensor"][name] for name in TENSOR_POINTERS_OF_FUNCTIONS.split()}
+POINTERS["minigrad"] |= dict.fromkeys(("polar", "view_as_complex", "view_as_real"), POINTERS["minigrad"]["complex"])
+POINTERS["minigrad"] |= _table("""
+avg_pool1d batch_norm conv1d cosine_similarity ctc_loss kl_div max_pool1d max_pool2d selu: is `nn.functional.{}` here
+bucketize: is `mg.searchsorted(boundaries, x)` here
+isin: is `(x.expand_dims(-1) == values).any(-1)` here
+promote_types: is `mg.result_type(a, b)` here
+randint_like: is `mg.randint(low, high, x.shape)` here
+scalar_tensor: is `mg.tensor(value)` here
+trapezoid trapz: is `((y[1:] + y[:-1]) / 2 * (x[1:] - x[:-1])).sum()` here, for vectors
+""")

@@ -126,6 +126,30 @@ def test_code_of_errors_computes_what_pytorch_does(name):
             near(x.grad, theirs[k].grad.numpy(), rtol=1e-6, atol=1e-12)
 
 
+SQUARE = FLAT @ FLAT.T + np.eye(4)
+GAPS = np.where(FLAT > 1, np.nan, FLAT)
+FUNCTIONS = {  # their inputs by the names in the code, in PyTorch's order, and the numbers that the code names
+    "inner": ({"x": FLAT, "y": FLAT[::-1].copy()}, {}),
+    "diag_embed": ({"x": FLAT}, {"n": 5}),
+    "dist": ({"x": FLAT, "y": FLAT[::-1].copy()}, {}),
+    "logdet": ({"x": SQUARE}, {}),
+    "nansum": ({"x": GAPS}, {"axis": None}),
+    "nanmean": ({"x": GAPS}, {}),
+    "unique_consecutive": ({"x": np.array([1.0, 1.0, 2.0, 1.0, 1.0])}, {}),
+    "bucketize": ({"x": FLAT[0], "boundaries": np.sort(FLAT[1])}, {}),
+    "isin": ({"x": FLAT, "values": FLAT[1, :2]}, {}),
+    "trapezoid": ({"y": FLAT[0], "x": np.sort(FLAT[1])}, {}),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_code_for_functions_computes_what_pytorch_does(name):
+    inputs, numbers = FUNCTIONS[name]
+    code = re.findall("`([^`]+)`", pytorch.POINTERS["minigrad"][name])
+    y = written(code, {k: mg.tensor(v) for k, v in inputs.items()}, numbers)
+    near(y, getattr(torch, name)(*map(torch.tensor, inputs.values())).numpy(), rtol=1e-7, atol=1e-12)
+
+
 @pytest.mark.parametrize("axes", [1, 2])
 def test_code_of_unpooling_puts_the_largest_back(axes):
     x = (STEPS, IMAGES)[axes - 1]
