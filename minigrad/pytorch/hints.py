@@ -148,7 +148,8 @@ POINTERS = {
         "special": "functions are members of minigrad here, as `mg.erf`",
         **dict.fromkeys(("fft", "stft"), "is not available: np.fft on `x.numpy()`, without a gradient"),
         "sparse": "is not available: all tensors are dense; `nn.Embedding` reads rows of a table",
-        "distributions": "is not available: `mg.random` draws, and densities are a line of `mg.log` and `mg.exp`",
+        "distributions": "is not available: `mg.random.normal(mean, std, shape)` and `mg.multinomial(p, n)` draw; "
+        "their densities are `mg.exp(-mg.square((x - mean) / std) / 2) / (std * math.sqrt(2 * math.pi))` and `p[i]`",
         "multiprocessing": "is not available: kernels run in threads, see `mg.set_num_threads`",
         "jit": "is not available, and seldom needed: small operations are cheap; `mg.profile` shows what takes time",
         "compile": "is `mg.capture(step)` here, for whole training steps on the CPU and with other rules; "
@@ -384,9 +385,9 @@ POINTERS = {
         "RandomSampler": "is `data.DataLoader(dataset, shuffle=True)` here",
         "SequentialSampler": "is `data.DataLoader(dataset)` here",
         "SubsetRandomSampler": "is `data.Subset(dataset, indices)` with shuffle=True here",
-        "WeightedRandomSampler": "is `data.Subset(dataset, mg.multinomial(weights, n, True).tolist())` here",
+        "WeightedRandomSampler": "is `data.Subset(dataset, mg.multinomial(weights, n, True).tolist())` for each epoch",
         "BatchSampler": "is `data.DataLoader(dataset, batch_size=n)` here",
-        "DistributedSampler": "is not available: one process trains; `data.DataLoader(dataset, shuffle=True)`",
+        "DistributedSampler": "is `data.DataLoader(dataset, n, shard=(distributed.rank(), distributed.size()))` here",
         "default_collate": "is `data.collate(samples)` here",
     },
     "minigrad.utils": {
