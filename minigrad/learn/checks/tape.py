@@ -120,6 +120,13 @@ EVERY_USE = """
                 x.grad += y.grad * partial
                 stack.append(x)
 """
+GIVEN = """
+        stack = [(self, 1.0)]
+        while stack:
+            y, grad = stack.pop()
+            y.grad += grad
+            stack.extend((x, y.grad * partial) for x, partial in zip(y.inputs, y.partials))
+"""
 EVERY_PATH = """
         paths = [(self, 1.0)]
         while paths:
@@ -181,7 +188,9 @@ PARTS = [
             """x.backward() is called at every use of x, and passes on again what x has passed on before. Visit each value
             once, after everything that was computed from it.""": {BODY: CALLS.replace("= 1.0", "= self.grad or 1.0")},
             """A value that is used twice passes its gradient on twice, the second time with the first contribution in it. Visit
-            each value once (keep a set), when its gradient is complete.""": {BODY: EVERY_USE},
+            each value once (keep a set), when its gradient is complete.""": [
+                {BODY: body} for last in (EVERY_USE, GIVEN) for body in (last, last.replace("pop()", "pop(0)"))
+            ],
             """A value passes its gradient on before all contributions have arrived. Visit the values in descending
             order of `number`: whatever was computed from a value is newer than it.""": {
                 "{self}, [self]": "[self], [self]", "stack.pop()": "stack.pop(0)", "reached.add": "reached.append",
