@@ -1,5 +1,7 @@
 """Who writes another framework's words is told what they are here, and where the conventions are."""
 
+from inspect import signature
+
 import pytest
 
 from minigrad import nn, optim
@@ -40,3 +42,9 @@ def test_a_module_may_have_an_argument_of_such_a_name():
 def test_a_momentum_that_is_the_weight_of_the_old():
     with pytest.warns(UserWarning, match="call 0.99 is 0.01 here, see docs/reference/conventions.md"):
         nn.BatchNorm1d(3, momentum=0.99)
+
+
+def test_a_class_states_the_signature_of_its_constructor():
+    """Python 3.11.2 shows that of `__new__` otherwise, and representations and errors go by it."""
+    for kind in (nn.Linear, nn.BCELoss, optim.Adam):
+        assert list(kind.__signature__.parameters) == list(signature(kind.__init__).parameters)[1:]
