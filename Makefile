@@ -50,8 +50,9 @@ $(IN)/python:
 
 # Each stamp file in the environment stands for the build or for one installed set of packages.
 $(VENV)/built: $(IN)/python $(SOURCES)
-	@echo 'Compiling minigrad takes a minute or two on two cores.'
+	@echo 'Compiling minigrad takes about two minutes on two cores.'
 	$(FETCH) 'setuptools>=77' 'Cython>=3.3'
+	$(IN)/python setup.py -q build_ext --inplace
 	$(INSTALL) .
 	@touch $@
 

@@ -169,8 +169,11 @@ class BuildEngine(build_ext):
             links.append((target, command, name))
         # setuptools' own -j counts modules; here it counts objects
         with ThreadPoolExecutor(self.parallel if isinstance(self.parallel, int) else os.cpu_count()) as pool:
-            list(pool.map(lambda job: self.make(*job), compiles))
-            list(pool.map(lambda job: self.make(*job), links))
+            for jobs, what in ((compiles, "files compiled"), (links, "modules linked")):
+                for count, _ in enumerate(pool.map(lambda job: self.make(*job), jobs), 1):
+                    if sys.stderr.isatty():
+                        end = "\n" if count == len(jobs) else "\r"
+                        print(f"{count} of {len(jobs)} {what}", end=end, file=sys.stderr, flush=True)
 
     def try_compiler(self, python):
         """Return the compiler's macros; without headers of Python and C++20, stop and name the packages to install."""

@@ -371,7 +371,14 @@ def test_bad_binary_labels(name):
     x = mg.full(3, 0.5)
     for wrong in (math.nan, -0.1, 1.5, math.inf):
         refuses(ValueError, name, "expected labels from 0 to 1", loss, x, mg.tensor([0.0, wrong, 1.0]))
-    refuses(ValueError, name, "expected two tensors of the same shape, got (3,) and (3, 1)", loss, x, mg.zeros((3, 1)))
+    refuses(
+        ValueError,
+        name,
+        "expected two tensors of the same shape, got (3,) and (3, 1): `target.reshape((3,))`",
+        loss,
+        x,
+        mg.zeros((3, 1)),
+    )
     refuses(TypeError, name, "expected floats, got int64", loss, x, mg.tensor([0, 1, 1]))
     assert loss(mg.zeros(0), mg.zeros(0), reduction="sum").item() == 0.0
 

@@ -385,7 +385,8 @@ def _check_pair(op: str, x: Tensor, target: Tensor, reduction: str) -> None:
     check_float(op, x)
     check_float(op, target)
     if x.shape != target.shape:
-        raise ValueError(f"[{op}] expected two tensors of the same shape, got {x.shape} and {target.shape}")
+        advice = f": `target.reshape({x.shape})`, if it has the same order" if x.size == target.size else ""
+        raise ValueError(f"[{op}] expected two tensors of the same shape, got {x.shape} and {target.shape}{advice}")
 
 
 def _check_unit_interval(op: str, what: str, x: Tensor) -> None:
