@@ -127,6 +127,25 @@ def test_a_sequence_in_a_sequence():
             scheduler.step()
 
 
+@pytest.mark.parametrize(
+    ("patience", "cooldown", "threshold", "metrics", "expected"),
+    [
+        (2, 0, 0.05, [4.74, 4.7, 5.3, 5.2, 5.1, 4.6, 4.9, 4.8], [1, 1, 0.5, 0.5, 0.25, 0.25, 0.25, 0.125]),
+        (2, 2, 0.0, [5, 6, 4, 4.2, 4.2, 4.4, 4.5, 4.5, 4.6, 4.7], [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25]),
+    ],
+)
+def test_the_plateau_of_keras(patience, cooldown, threshold, metrics, expected):
+    """Keras 3.15.1 waits for one step less than PyTorch with the same patience, and cools down for one step less."""
+    optimizer = one()
+    waits = {"patience": patience - 1, "cooldown": max(cooldown - 1, 0)}
+    plateau = ours.ReduceLROnPlateau(optimizer, factor=0.5, **waits, threshold=threshold, threshold_mode="abs")
+    start, found = optimizer.param_groups[0]["lr"], []
+    for metric in metrics:
+        plateau.step(metric)
+        found.append(optimizer.param_groups[0]["lr"] / start)
+    assert found == expected
+
+
 def test_schedules_multiply():
     """Two schedules on one optimizer, as PyTorch chains them."""
     run(lambda m, o: [m.ExponentialLR(o, 0.9), m.MultiStepLR(o, [5, 20], 0.3)], torch)
