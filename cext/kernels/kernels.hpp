@@ -140,9 +140,7 @@ struct Attention {
     void* scratch;          // [slots, attention_scratch(..)]
 
     static constexpr int64_t whole(int64_t n) { return (n + 31) / 32 * 32; }  // panels, at their widest
-    constexpr int64_t masked_scratch() const {
-        return bools || numbers || dropout > 0 ? 2 * KEYS * TILE : (queries - 1) % TILE < FEW ? KEYS * FEW : 0;
-    }
+    constexpr int64_t masked_scratch() const { return bools || numbers || dropout > 0 ? 2 * KEYS * TILE : 0; }
 };
 
 constexpr int64_t MASK_CHUNK = 1 << 15;

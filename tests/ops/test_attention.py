@@ -26,6 +26,7 @@ def attend(arrays, device, g, **options):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("batch, queries, keys, width, values", [
     ((2, 3), 65, 130, 40, 70), ((1, 1), 300, 300, 16, 33), ((3,), 130, 64, 3, 8), ((1,), 1, 257, 256, 64),
+    ((2,), 8, 300, 33, 70),
 ])  # fmt: skip
 def test_blocks(batch, queries, keys, width, values, dtype, device, rng):
     """Lengths and widths of several blocks, with the parts of keys that few heads are cut into."""
@@ -116,17 +117,18 @@ def test_random_configurations_as_in_pytorch(block, device):
             near(a, exact, rtol=0, atol=(1e-12 if dtype == "float64" else 1e-4) * max(1, np.abs(exact).max()))
 
 
-def test_dropout(device, rng):
+@pytest.mark.parametrize("queries", [150, 7])
+def test_dropout(queries, device, rng):
     """The weights that remain are those of the generator, in every pass, and their mean is one."""
     n, length, width, p = 2, 150, 8, 0.3
-    q, k, v = (rng.standard_normal((n, length, width)) for _ in range(3))
+    q, k, v = (rng.standard_normal((n, size, width)) for size in (queries, length, length))
     leaves = [tensor(x, device, True) for x in (q, k, v)]
     mg.manual_seed(7)
     y = F.scaled_dot_product_attention(*leaves, dropout_p=p)
     after = mg.random.get_state()
     mg.manual_seed(7)
-    ones = mg.ones((n * length, -(-length // 4) * 4), dtype="float64", device=device)
-    factors = F.dropout(ones, p)[:, :length].reshape(n, length, length)
+    ones = mg.ones((n * queries, -(-length // 4) * 4), dtype="float64", device=device)
+    factors = F.dropout(ones, p)[:, :length].reshape(n, queries, length)
     assert mg.random.get_state() == after
     assert abs(factors.mean().item() - 1) < 0.05
     composed = mg.matmul(mg.softmax(mg.matmul(leaves[0], leaves[1].mT) / width**0.5) * factors, leaves[2])
