@@ -43,6 +43,17 @@ def test_more_options_out_of_range(build):
     raises(ValueError, r"^\[(SGD|[NR]?AdamW?|RMSprop|Ada\w+|Lion|Muon)\] ", build)
 
 
+def test_a_rate_in_a_tensor_is_a_number_of_each_group():
+    """PyTorch's groups and optimizers share the tensor, and a plateau with the factor 0.5 divides their rate by 4."""
+    lr = mg.tensor(0.5)
+    optimizer, other = optim.SGD([{"params": [two_ones()]}, {"params": [two_ones()]}], lr), optim.SGD([two_ones()], lr)
+    plateau = optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0)
+    for _ in range(2):
+        plateau.step(1.0)
+    assert [group["lr"] for group in optimizer.param_groups + other.param_groups] == [0.25, 0.25, 0.5]
+    assert lr.item() == 0.5
+
+
 @pytest.mark.parametrize("name, change, error, message", [
     ("Adam", {"betas": (0.9,)}, ValueError, r"expected two betas, got \(0.9,\)"),
     ("Adam", {"betas": 0.9}, TypeError, "expected two betas, got 0.9"),
