@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Flax 0.12.8 (JAX 0.10.2): flax.serialization writes the bytes of a NumPy array and the name of its type, which does not
-# say their order. An array of big-endian numbers, as files in the formats IDX (MNIST), FITS and netCDF give them, comes back
-# as others, without an error: 1 as 4.6e-41. JAX itself refuses such arrays, and orbax and safetensors keep the numbers.
+# Flax 0.12.8 (JAX 0.10.2): flax.serialization writes the bytes of a NumPy array and the name of its type, which does
+# not say their order. An array of big-endian numbers, as files in the formats IDX (MNIST), FITS and netCDF give them,
+# comes back as others, without an error: 1 as 4.6e-41. JAX itself refuses such arrays, and orbax and safetensors keep
+# the numbers.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # JAX 0.10.2 (CPU): jax.device_put of a NumPy array shares its memory if its address is a multiple of 64, and copies it
-# otherwise: always for np.memmap, by chance for slices, rarely for new arrays. So a loader that fills the same buffer again
-# changes the batches that it has given away, or not. jnp.asarray and jnp.array always copy.
+# otherwise: always for np.memmap, by chance for slices, rarely for new arrays. So a loader that fills the same buffer
+# again changes the batches that it has given away, or not. jnp.asarray and jnp.array always copy.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

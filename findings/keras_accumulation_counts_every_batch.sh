@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Keras 3.15.1 (JAX 0.10.2): an optimizer with gradient_accumulation_steps=4 moves the weights as one without does by the
-# mean of four gradients, and counts so: optimizer.iterations is 3 after twelve batches. But its schedule has been read at
-# the batches 3, 7 and 11, so that a decay of 0.5 per step multiplies the rates by 1/8, 1/128, 1/2048 and the weights stop
-# moving. With use_ema, the average also moves at each batch, towards weights that have not changed.
+# Keras 3.15.1 (JAX 0.10.2): an optimizer with gradient_accumulation_steps=4 moves the weights as one without does by
+# the mean of four gradients, and counts so: optimizer.iterations is 3 after twelve batches. But its schedule has been
+# read at the batches 3, 7 and 11, so that a decay of 0.5 per step multiplies the rates by 1/8, 1/128, 1/2048 and the
+# weights stop moving. With use_ema, the average also moves at each batch, towards weights that have not changed.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # An epoch of five batches with gradients accumulated over two: what happens to the fifth? PyTorch Lightning 2.6.6 and
-# Accelerate 1.15.0 step with it alone but halve its gradient, as if another one were missing: each epoch ends with a step
-# half as long. Ignite 0.5.5 keeps it for the next epoch, so that the number of steps differs from epoch to epoch, and after
-# the last epoch it is lost. In none does the last step take the mean of the batches that there are.
+# Accelerate 1.15.0 step with it alone but halve its gradient, as if another one were missing: each epoch ends with a
+# step half as long. Ignite 0.5.5 keeps it for the next epoch, so that the number of steps differs from epoch to epoch,
+# and after the last epoch it is lost. In none does the last step take the mean of the batches that there are.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" --disable-pip-version-check install -q torch==2.13.0 numpy pytorch-lightning==2.6.6 accelerate==1.15.0 \
-    pytorch-ignite==0.5.5 2> /dev/null
+"$folder/venv/bin/pip" --disable-pip-version-check install -q torch==2.13.0 numpy \
+    pytorch-lightning==2.6.6 accelerate==1.15.0 pytorch-ignite==0.5.5 2> /dev/null
 cd "$folder"
 venv/bin/python -W ignore - <<'PYTHON' 2> errors || { cat errors; exit 1; }
 import pytorch_lightning

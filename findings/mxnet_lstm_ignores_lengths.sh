@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# MXNet 1.9.1 (CPU): gluon.rnn.LSTM and GRU made with use_sequence_length=True require sequence_length and do not use it: with
-# lengths 2 and 4 as with 4 and 4, the results are the same, the padding of the first sample changes its last state, and the
-# second direction begins in the padding.
+# MXNet 1.9.1 (CPU): gluon.rnn.LSTM and GRU made with use_sequence_length=True require sequence_length and do not use
+# it: with lengths 2 and 4 as with 4 and 4, the results are the same, the padding of the first sample changes its last
+# state, and the second direction begins in the padding.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# ncnn 1.0.20261020 (Python): ncnn.Mat(array) reads the memory of a NumPy array in order, whatever its strides are, and raises
-# nothing. An image with its channels moved to the front by transpose(2, 0, 1), as networks want it, so becomes another
-# image of the same shape; with .copy() it is right.
+# ncnn 1.0.20261020 (Python): ncnn.Mat(array) reads the memory of a NumPy array in order, whatever its strides are, and
+# raises nothing. An image with its channels moved to the front by transpose(2, 0, 1), as networks want it, so becomes
+# another image of the same shape; with .copy() it is right.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A NumPy array of big-endian numbers, as files in the formats IDX (MNIST), FITS and netCDF give them, has a type of its own,
-# ">f4". onnxruntime 1.31.1 takes it for "f4" and its bytes as they are: an input of 1 becomes 4.6e-41, without an error.
-# OpenVINO 2026.4.1 computes with the right numbers if a model is called with the array, with wrong ones if openvino.Tensor
-# is made of it first, and refuses it as a constant. onnx 1.23.2 refuses to store it.
+# A NumPy array of big-endian numbers, as files in the formats IDX (MNIST), FITS and netCDF give them, has a type of its
+# own, ">f4". onnxruntime 1.31.1 takes it for "f4" and its bytes as they are: an input of 1 becomes 4.6e-41, without an
+# error. OpenVINO 2026.4.1 computes with the right numbers if a model is called with the array, with wrong ones if
+# openvino.Tensor is made of it first, and refuses it as a constant. onnx 1.23.2 refuses to store it.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

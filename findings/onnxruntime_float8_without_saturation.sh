@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # onnxruntime 1.31.1 (CPU), Cast from float32 to float8 with saturate=0: numbers beyond the largest one become NaN in
-# FLOAT8E4M3FN, whose largest is 448, but those between 480 and 496 become 448. In FLOAT8E5M2 they become infinite, but those
-# between 61440, halfway from the largest, and 65536 become NaN. The reference evaluator of onnx 1.23.2 and ml_dtypes 0.6.0,
-# which agree in all of them, give NaN and infinity without exception.
+# FLOAT8E4M3FN, whose largest is 448, but those between 480 and 496 become 448. In FLOAT8E5M2 they become infinite, but
+# those between 61440, halfway from the largest, and 65536 become NaN. The reference evaluator of onnx 1.23.2 and
+# ml_dtypes 0.6.0, which agree in all of them, give NaN and infinity without exception.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Paddle 3.3.1 (CPU): astype("float8_e4m3fn") of float32, whose largest number is 448, gives NaN between 464 and 480, but 448
-# for all that is larger, infinity, and NaN itself. So a NaN in weights or activations becomes a plausible number, and a
-# plausible number NaN. In float8_e5m2, NaN stays NaN, and infinity becomes the largest number.
+# Paddle 3.3.1 (CPU): astype("float8_e4m3fn") of float32, whose largest number is 448, gives NaN between 464 and 480,
+# but 448 for all that is larger, infinity, and NaN itself. So a NaN in weights or activations becomes a plausible
+# number, and a plausible number NaN. In float8_e5m2, NaN stays NaN, and infinity becomes the largest number.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

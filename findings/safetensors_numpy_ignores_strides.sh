@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# safetensors 0.8.0: safetensors.numpy.save takes the bytes of an array from its first element on, with the array's shape, so
-# that a transposed matrix is stored untransposed and every second element as the first ones. Numbers in the other byte
-# order are stored right, but not if they are transposed, too. For tensors of PyTorch, the same call raises an error.
+# safetensors 0.8.0: safetensors.numpy.save takes the bytes of an array from its first element on, with the array's
+# shape, so that a transposed matrix is stored untransposed and every second element as the first ones. Numbers in the
+# other byte order are stored right, but not if they are transposed, too. For tensors of PyTorch, the same call raises
+# an error.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# scikit-learn 1.9.1: MLPRegressor's loss is the mean over samples and outputs, but it moves by the gradient of the mean over
-# samples and the sum over outputs. With four targets, a step is four times the slope of loss_. The solver "lbfgs", which
-# is given both as a function and its gradient, then fails in its line search: of 8 equal targets, each is fitted worse (a
-# mean square of 0.25) than the one target is alone (0.10), and the warning, ABNORMAL, suggests to scale the data.
+# scikit-learn 1.9.1: MLPRegressor's loss is the mean over samples and outputs, but it moves by the gradient of the mean
+# over samples and the sum over outputs. With four targets, a step is four times the slope of loss_. The solver "lbfgs",
+# which is given both as a function and its gradient, then fails in its line search: of 8 equal targets, each is fitted
+# worse (a mean square of 0.25) than the one target is alone (0.10), and the warning, ABNORMAL, suggests to scale the
+# data.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # TensorFlow.js 4.22.0 (backend "cpu"): tf.train.rmsprop with centered=true divides by the root of v - (m² + ε) where
-# TensorFlow has v - m² + ε, for the means v of the squares and m of the gradients. So a parameter whose gradient is small
-# (below 0.001, with the default ε of 1e-7) is NaN after the first step, and one without a gradient, too.
+# TensorFlow has v - m² + ε, for the means v of the squares and m of the gradients. So a parameter whose gradient is
+# small (below 0.001, with the default ε of 1e-7) is NaN after the first step, and one without a gradient, too.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

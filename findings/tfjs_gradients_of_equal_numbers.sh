@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # TensorFlow.js 4.22.0 (backend "cpu"): max and min over an axis give each of equal numbers the whole gradient, where
-# TensorFlow gives each a share and PyTorch's amax, too. So the maximum of a row of zeros, as relu leaves, sends back as many
-# times the gradient as there are zeros; the maximum of two tensors sends it once. abs has the gradient -1 at 0.
+# TensorFlow gives each a share. So the maximum of a row of zeros, as relu leaves, sends back as many times the gradient
+# as there are zeros; the maximum of two tensors sends it once. abs has the gradient -1 at 0.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# thinc 9.1.1: slanted_triangular(max_rate, num_steps), the warm-up and linear fall of ULMFiT, does not end at num_steps, and
-# not at a rate of 0: it goes on falling, below 0, so that further steps climb the loss, each faster than the one before.
-# warmup_linear stays at 0. And thinc.SGD clips the gradient of each parameter array to a norm of 1 unless grad_clip=0: a
-# gradient of 100 moves a weight as far as one of 1.
+# thinc 9.1.1: slanted_triangular(max_rate, num_steps), the warm-up and linear fall of ULMFiT, does not end at
+# num_steps, and not at a rate of 0: it goes on falling, below 0, so that further steps climb the loss, each faster than
+# the one before. warmup_linear stays at 0. And thinc.SGD clips the gradient of each parameter array to a norm of 1
+# unless grad_clip=0: a gradient of 100 moves a weight as far as one of 1.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

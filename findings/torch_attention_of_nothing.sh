@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# PyTorch 2.13.0 (CPU): what nn.MultiheadAttention gives to a sample whose keys are all padding depends on what has nothing
-# to do with the mask. In training, it is 0 plus the bias with need_weights=False and NaN with need_weights=True. In
-# evaluation it is finite while gradients are recorded and NaN under no_grad, so that an nn.TransformerEncoderLayer that
-# trains and validates without a NaN begins to give them when it is used for inference.
+# PyTorch 2.13.0 (CPU): what nn.MultiheadAttention gives to a sample whose keys are all padding depends on what has
+# nothing to do with the mask. In training, it is 0 plus the bias with need_weights=False and NaN with
+# need_weights=True. In evaluation it is finite while gradients are recorded and NaN under no_grad, so that an
+# nn.TransformerEncoderLayer that trains and validates without a NaN begins to give them when it is used for inference.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

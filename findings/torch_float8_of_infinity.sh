@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# PyTorch 2.13.0 (CPU): float32 beyond the largest number of a float8 type saturates in float8_e4m3fn, infinity included (448),
-# but becomes infinite in float8_e5m2. ml_dtypes 0.6.0, and so JAX, gives NaN in the first and infinity in the second: a
-# tensor that overflowed passes a check for finite numbers in one library and not in the other. And from float64, PyTorch
-# rounds to float16 by way of float32, twice: 65519.999 becomes infinite, which is 65504 in NumPy.
+# PyTorch 2.13.0 (CPU): float32 beyond the largest number of a float8 type saturates in float8_e4m3fn, infinity included
+# (448), but becomes infinite in float8_e5m2. ml_dtypes 0.6.0, and so JAX, gives NaN in the first and infinity in the
+# second: a tensor that overflowed passes a check for finite numbers in one library and not in the other. And from
+# float64, PyTorch rounds to float16 by way of float32, twice: 65519.999 becomes infinite, which is 65504 in NumPy.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

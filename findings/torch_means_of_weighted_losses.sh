@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# PyTorch 2.13.0: with reduction="mean", a `weight` that is the same for all elements changes neither F.mse_loss nor F.l1_loss,
-# which divide by its sum, but F.huber_loss and F.binary_cross_entropy, which divide by the number of elements. So huber_loss,
-# which is half of mse_loss where errors are below delta, is another share of it with each weight. cross_entropy does the one
-# for labels, and the other for the same labels as probabilities.
+# PyTorch 2.13.0: with reduction="mean", a `weight` that is the same for all elements changes neither F.mse_loss nor
+# F.l1_loss, which divide by its sum, but F.huber_loss and F.binary_cross_entropy, which divide by the number of
+# elements. So huber_loss, which is half of mse_loss where errors are below delta, is another share of it with each
+# weight. cross_entropy does the one for labels, and the other for the same labels as probabilities.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# PyTorch 2.13.0: CyclicLR.load_state_dict removes an entry from the dictionary that it is given, so that the same state can be
-# loaded once only: the second time, and when it is saved again afterwards, it raises KeyError: '_scale_fn_custom'. This also
-# holds inside SequentialLR and ChainedScheduler, which hand on the dictionary; the other schedules leave theirs as it is.
+# PyTorch 2.13.0: CyclicLR.load_state_dict removes an entry from the dictionary that it is given, so that the same state
+# can be loaded once only: the second time, it raises KeyError: '_scale_fn_custom'. This also holds inside SequentialLR
+# and ChainedScheduler, which hand on the dictionary; the other schedules leave theirs as it is.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# PyTorch 2.13.0: with lr=torch.tensor(1.0), as compiled and captured optimizers need it, all groups of parameters hold that
-# one tensor, and schedules write into it once for each group. Of two groups, ReduceLROnPlateau(factor=0.5) divides the rate by
-# four, and LambdaLR, MultiplicativeLR and OneCycleLR give both the rate of the last. A second optimizer that is made with the
-# same tensor follows the schedule of the first, too. With a float, each group has its own rate.
+# PyTorch 2.13.0: with lr=torch.tensor(1.0), as compiled and captured optimizers need it, all groups of parameters hold
+# that one tensor, and schedules write into it once for each group. Of two groups, ReduceLROnPlateau(factor=0.5) divides
+# the rate by four, and LambdaLR, MultiplicativeLR and OneCycleLR give both the rate of the last. A second optimizer
+# that is made with the same tensor follows the schedule of the first, too. With a float, each group has its own rate.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# torchmetrics 1.9.0 (PyTorch 2.13.0): binary metrics take logits or probabilities, and decide which for each batch: if all its
-# numbers are in [0, 1], they are probabilities. A batch of logits that happen to be there is misread, with the limit 0.5 in
-# place of 0, without a warning. So the accuracy of one network on the same samples is 1 or 0.5 by how they are batched, and
-# calibration errors of classes change likewise; a network that is unsure, as in its first epochs, is misread most often.
+# torchmetrics 1.9.0 (PyTorch 2.13.0): binary metrics take logits or probabilities, and decide which for each batch: if
+# all its numbers are in [0, 1], they are probabilities. A batch of logits that happen to be there is misread, with the
+# limit 0.5 in place of 0, without a warning. So the accuracy of one network on the same samples is 1 or 0.5 by how they
+# are batched, and calibration errors of classes change likewise; a network that is unsure, as in its first epochs, is
+# misread most often.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
