@@ -24,10 +24,12 @@ MG_INLINE void over_channel(int64_t inner, F f, One one) {
 // y = xhat gamma + beta for a row with one gamma and one beta per element; either may be null.
 template <class T, Walk walk, bool centered>
 void apply_elements(int64_t width, const T* x, Standard<T> s, const T* gamma, const T* beta, T* y) {
-    sweep<T, 2>(0, width, [=](auto at, int) MG_INLINED {
-        const Vector<T> v = centered ? (at.load(x) - s.center) * s.scale + s.offset : at.load(x) * s.scale;
-        write<walk>(at, y, affine(at, v, gamma, beta));
-        read_ahead<walk>(at, x, width);
+    for_affine(gamma, beta, [=](auto gamma, auto beta) MG_INLINED {
+        sweep<T, 2>(0, width, [=](auto at, int) MG_INLINED {
+            const Vector<T> v = centered ? (at.load(x) - s.center) * s.scale + s.offset : at.load(x) * s.scale;
+            write<walk>(at, y, affine<T>(at, v, gamma, beta));
+            read_ahead<walk>(at, x, width);
+        });
     });
 }
 

@@ -85,10 +85,12 @@ MG_INLINE Kept<T> kept(int64_t width, const T* x, double eps, bool centered) {
 template <class T>
 MG_INLINE void normalized(int64_t width, const T* x, const Kept<T>& s, const T* gamma, const T* beta,
                           std::type_identity_t<const T*> more, T* y) {
-    sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED {
-        Vector<T> v = affine(at, s.standard(at.load(x)), gamma, beta);
-        if (more) v += at.load(more);
-        at.store(y, v);
+    for_affine(gamma, beta, [&](auto gamma, auto beta) MG_INLINED {
+        sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED {
+            Vector<T> v = affine<T>(at, s.standard(at.load(x)), gamma, beta);
+            if (more) v += at.load(more);
+            at.store(y, v);
+        });
     });
 }
 

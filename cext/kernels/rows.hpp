@@ -95,7 +95,19 @@ MG_INLINE Vector<T> fused(Vector<T> a, Vector<T> b, Vector<T> c) {
 // product, with which no later sum is fused.
 template <class T, class At>
 MG_INLINE Vector<T> affine(const At& at, Vector<T> v, const T* gamma, const T* beta) {
+    if (!gamma && !beta) return v;
     return fused<T>(v, gamma ? at.load(gamma) : Vector<T>{} + 1, beta ? at.load(beta) : -Vector<T>{});
+}
+
+// f(gamma, beta), compiled for each case of one that is null, where GCC would test them in every step of a loop.
+template <class T, class F>
+MG_INLINE void for_affine(const T* gamma, const T* beta, F f) {
+    constexpr std::integral_constant<const T*, nullptr> none;
+    if (gamma) {
+        beta ? f(gamma, beta) : f(gamma, none);
+    } else {
+        beta ? f(none, beta) : f(none, none);
+    }
 }
 
 // The moments of a row, whose mean is center + shift, as one T may not hold it.
