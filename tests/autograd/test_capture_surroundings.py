@@ -325,6 +325,15 @@ def test_a_method_of_an_object_without_dict():
         _ = Bare().step
 
 
+@pytest.mark.parametrize("read", [list[int], int | str, types.MappingProxyType({"a": 1}), types.SimpleNamespace(a=1)])
+def test_objects_whose_dict_is_not_their_own(read):
+    """That of `list[int]` is the read-only one of list."""
+    step = mg.capture(lambda x: x * len(str(read)), warmup=0)
+    x = mg.ones(3)
+    agree([step(x), step(x)], [x * len(str(read))] * 2)
+    assert step.recordings == 1
+
+
 # ── what cannot be repeated ───────────────────────────────────────────────────────────────────────
 
 

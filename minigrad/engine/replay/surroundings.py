@@ -243,7 +243,5 @@ def fits_comparison(x: Any) -> bool:
 
 
 def members(x: Any) -> dict[str, Any]:
-    try:
-        return vars(x)
-    except TypeError:  # x has no __dict__
-        return {}
+    own = getattr(x, "__dict__", None)
+    return own if isinstance(own, dict) else {}  # that of `list[int]` is the read-only one of its class
