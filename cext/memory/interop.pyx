@@ -125,6 +125,8 @@ cdef object read(str op, object data, int code):
                                 f"or convert it first, as x.to_numpy('float32') does")
             return np.asarray(data, dtype="int64" if code == INT32 or code == UINT8 else dtype_of(code).name)
     except (OverflowError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, RuntimeError) and type(error) is not RuntimeError:
+            raise       # a GradientError of a tensor in data
         tensors = shown_tensors(data)
         if tensors is not None:
             raise TypeError(f"[{op}] expected numbers or a tensor, got {tensors}: mg.stack makes one tensor of several "
