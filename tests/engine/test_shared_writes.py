@@ -314,6 +314,20 @@ def test_in_recompute_and_capture(how, device, rng):
         [function(x) for _ in range(3)]
 
 
+def test_a_view_that_is_assigned_to_its_place(device):
+    """Python ends ``y[0] *= 2`` with an assignment, which changes nothing; that of a transposed view does."""
+    x = mg.tensor([[1.0, 2.0], [3.0, 4.0]], device=device, requires_grad=True)
+    y = x * 1
+    y[0] *= 2
+    assert [row["op"] for row in y.tape()] == ["leaf", "multiply", "slice", "multiply", "overlay"]
+    y = x * 1
+    turned = y.T
+    turned *= 2
+    y[...] = turned
+    equals(y, [[2, 6], [4, 8]])
+    equals(mg.grad(y, x, mg.tensor([[1.0, 2.0], [3.0, 4.0]], device=device)), [[2, 6], [4, 8]])
+
+
 def test_no_leaks(device):
     """Without the garbage collector: no node holds a tensor that depends on it."""
     w = mg.ones(1000, device=device, requires_grad=True)
