@@ -1,7 +1,7 @@
 // GELU and SiLU of 16 float32 at once, for AVX-512, whose permutations look numbers up in tables in registers.
 //
-// They take fewer steps and no division, and so run at the speed of memory. Their errors are no larger than math.hpp
-// says.
+// With fewer steps than math.hpp's and no division, memory is what limits their speed. Their errors stay within the
+// bounds that math.hpp states.
 #pragma once
 
 #include "math.hpp"

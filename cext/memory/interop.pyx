@@ -106,7 +106,7 @@ cdef int code_found(object data, object source) except -1:
 
 
 cdef object without_mask(str op, object source):
-    """An array of NumPy as one of no subclass; its hidden elements, such as missing ones of netCDF, are no numbers."""
+    """Return a plain NumPy array; refuse one that masks elements, such as the missing values of a netCDF file."""
     if type(source) is not np.ndarray:
         if isinstance(source, np.ma.MaskedArray) and np.ma.is_masked(source):
             raise ValueError(f"[{op}] expected numbers, got a masked array with {np.ma.count_masked(source):,} masked "

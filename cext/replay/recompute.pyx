@@ -70,7 +70,7 @@ cdef class Run(Listener):
     cdef list entries       # what the first run did, in order: (kind, weak reference, details, random numbers)
     cdef size_t place       # how many of them a second run has repeated
     cdef object difference  # where it has not, an error that the function may have caught
-    cdef str precision      # of products, when the run last recorded an operation
+    cdef str precision      # the precision of products when the run last recorded an operation
     cdef set memories       # addresses of the buffers of older tensors that are read
     cdef dict writes        # layout in memory -> (alias, values, version) before the first write to older memory
     cdef list current       # during a second run, (alias, values, version) as they were before it

@@ -1,4 +1,4 @@
-"""The benchmarks of GPUs, of whole epochs and of memory run; those of GPUs use the emulation if there is no GPU."""
+"""Run the benchmarks of GPUs, whole epochs and memory; without a GPU, the first use the emulation."""
 
 import json
 import os

@@ -68,6 +68,23 @@ def test_gradients_that_an_observer_keeps_do_not_change(device, recorder):
     np.testing.assert_allclose(x.grad.to("cpu").numpy(), 2 * wanted, rtol=1e-12)
 
 
+def test_an_observer_hears_of_operations_that_no_gradient_reaches(recorder):
+    class First(mg.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x + y
+
+        @staticmethod
+        def backward(ctx, g):
+            return g, None
+
+    x = mg.ones(2, requires_grad=True)
+    y = First.apply(x, x.exp()).sum()
+    number = sequences(y)["exp"]
+    y.backward()
+    assert recorder.gradients[number] == (None,)
+
+
 def test_what_is_not_recorded_is_not_told(recorder):
     with mg.no_grad():
         mg.ones(3, requires_grad=True).exp()

@@ -196,7 +196,8 @@ def test_errors(tmp_path):
 
 @pytest.mark.parametrize("progress", [True, False])
 def test_the_bar_shows_the_means_of_each_epoch(monkeypatch, progress):
-    tqdm = pytest.importorskip("tqdm.auto")
+    from tqdm import auto as tqdm
+
     shown = []
 
     class Bar(tqdm.tqdm):
@@ -209,7 +210,6 @@ def test_the_bar_shows_the_means_of_each_epoch(monkeypatch, progress):
 
 
 def test_a_notebook_without_widgets_shows_no_warning_of_tqdm(monkeypatch, recwarn):
-    pytest.importorskip("tqdm.auto")
     for name in ("tqdm.auto", "tqdm.autonotebook", "tqdm.notebook"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     for name in ("ipykernel.zmqshell", "IPython", "ipywidgets"):  # a package that is None cannot be imported

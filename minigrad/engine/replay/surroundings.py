@@ -244,4 +244,4 @@ def fits_comparison(x: Any) -> bool:
 
 def members(x: Any) -> dict[str, Any]:
     own = getattr(x, "__dict__", None)
-    return own if isinstance(own, dict) else {}  # that of `list[int]` is the read-only one of its class
+    return own if isinstance(own, dict) else {}  # `list[int].__dict__` is the read-only one of `list`
