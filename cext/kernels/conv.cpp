@@ -1,6 +1,6 @@
-// Two-dimensional convolutions (cross-correlations) as products of matrices that are never stored whole: the
-// patches of x are the right side of the forward product, in panels of a register's width of positions, and the left
-// side of the weights' gradient, where their elements are read from x one by one.
+// Two-dimensional convolutions (cross-correlations) as products of matrices that are never stored whole: the patches of
+// x are the right side of the forward product, where half registers of them are read from x, or panels are packed
+// first, and the left side of the weights' gradient, where their elements are read from x one by one.
 #include "../runtime/pool.hpp"
 #include "panels.hpp"
 
@@ -26,6 +26,7 @@ void fill_offsets(const Conv2d& at, int64_t* offsets) {
 struct Position {
     int64_t row, column;
 
+    Position(int64_t row, int64_t column) : row(row), column(column) {}
     Position(const Conv2d& at, int64_t p) : row(p / at.columns), column(p - row * at.columns) {}
     void advance(const Conv2d& at, int64_t n) {
         for (column += n; column >= at.columns; column -= at.columns) row++;
@@ -55,6 +56,91 @@ struct Segments {
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
+// put(row, sum of two registers) for each row of a[rows, depth] b, with b(k, v)
+template <class T, class B, class Put>
+MG_INLINE void multiply(int64_t rows, int64_t depth, const T* a, int64_t lda, B&& b, Put&& put) {
+    in_parts(rows, [&]<int R>(int64_t first) MG_INLINED {
+        const T* left = a + first * lda;
+        Vector<T> sum[R][2] = {};
+        accumulate<T, R, 2>(depth, [&](int r, int64_t k) MG_INLINED { return left[r * lda + k]; }, b, sum);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++) put(first + r, sum[r]);
+    });
+}
+
+// Half registers of positions side by side, which never leave a row of y: the last one of a row may overlap the one
+// before it.
+template <class T>
+struct RowHalves {
+    static constexpr int64_t SIZE = LANES<T> / 2;
+    const Conv2d& at;
+    const int64_t in_row, count;
+
+    explicit RowHalves(const Conv2d& at) : at(at), in_row(ceil_divide(at.columns, SIZE)), count(at.rows * in_row) {}
+    bool exact() const { return at.columns >= SIZE && at.columns % SIZE == 0; }
+    // Whether computing the overlaps takes less time than packing the patches
+    bool serve() const {
+        return at.stride_w == 1 && at.columns >= SIZE && at.outputs * (in_row * SIZE - at.columns) <= 8 * at.columns;
+    }
+    Position position(int64_t h) const { return {h / in_row, minimum(h % in_row * SIZE, at.columns - SIZE)}; }
+    void advance(Position& p) const {
+        if (p.column + SIZE < at.columns)
+            p.column = minimum(p.column + SIZE, at.columns - SIZE);
+        else if (p.row + 1 < at.rows)
+            p = {p.row + 1, 0};
+        else  // the last register is repeated
+            p.column = at.columns > 2 * SIZE ? at.columns - 2 * SIZE : 0;
+    }
+};
+
+// A register whose halves lie at two places
+template <class T>
+MG_INLINE Vector<T> join(const T* low, const T* high) {
+#if MG_TRANSPOSES
+    typename VectorOf<T, REGISTER / 2>::type a, b;
+    __builtin_memcpy(&a, low, REGISTER / 2);
+    __builtin_memcpy(&b, high, REGISTER / 2);
+    return [&]<int... l>(std::integer_sequence<int, l...>) MG_INLINED {
+        return (Vector<T>)__builtin_shufflevector(a, b, l...);
+    }(std::make_integer_sequence<int, LANES<T>>());
+#else
+    Vector<T> v;
+    __builtin_memcpy(&v, low, REGISTER / 2);
+    __builtin_memcpy(reinterpret_cast<char*>(&v) + REGISTER / 2, high, REGISTER / 2);
+    return v;
+#endif
+}
+template <class T>
+MG_INLINE void split(Vector<T> v, T* low, T* high) {
+    typename VectorOf<T, REGISTER / 2>::type half[2];
+    __builtin_memcpy(half, &v, REGISTER);
+    __builtin_memcpy(low, half, REGISTER / 2);
+    __builtin_memcpy(high, half + 1, REGISTER / 2);
+}
+
+// Four halves, from `next` on, of y[outputs, positions] of an image; if `whole`, two registers without a seam
+template <class T, bool whole>
+void multiply_halves(const RowHalves<T>& halves, Position& next, int64_t depth, const int64_t* offsets, const T* x,
+                     const T* w, const T* bias, T* y) {
+    const T* from[4];
+    int64_t to[4];
+    for (int h = 0; h < 4; h++, halves.advance(next)) {
+        from[h] = x + next.place(halves.at);
+        to[h] = next.row * halves.at.columns + next.column;
+    }
+    multiply(
+        halves.at.outputs, depth, w, depth,
+        [&](int64_t k, int v) MG_INLINED {
+            if constexpr (whole) return Whole<T>{offsets[k]}.load(from[2 * v]);
+            return join(from[2 * v] + offsets[k], from[2 * v + 1] + offsets[k]);
+        },
+        [&](int64_t o, Vector<T>(&sum)[2]) MG_INLINED {
+            T* row = y + o * halves.at.positions();
+#pragma GCC unroll 2
+            for (int v = 0; v < 2; v++) split(sum[v] + (bias ? bias[o] : 0), row + to[2 * v], row + to[2 * v + 1]);
+        });
+}
+
 // panel[depth, PANEL] = the patches of a sample x at the positions of the segments; writes up to a register more
 template <class T>
 void pack_patches(const Segments<T>& segments, int64_t stride, int64_t depth, const int64_t* offsets, const T* x,
@@ -76,68 +162,50 @@ void pack_patches(const Segments<T>& segments, int64_t stride, int64_t depth, co
     }
 }
 
-// y[rows, positions] = start + w[rows, depth] b with b(k, v) of the patches, start = y or the bias
-template <class T, class B>
-MG_INLINE void multiply_patches(int64_t rows, int64_t depth, const T* w, int64_t ldw, B&& b, const T* bias,
-                                bool accumulated, int64_t positions, T* y, int64_t ldy) {
-    in_parts(rows, [&]<int R>(int64_t first) MG_INLINED {
-        const T* a = w + first * ldw;
-        T* to = y + first * ldy;
-        Vector<T> sum[R][2] = {};
-        accumulate<T, R, 2>(depth, [&](int r, int64_t k) MG_INLINED { return a[r * ldw + k]; }, b, sum);
-        each_register<T>(positions, [&](auto at, int v) MG_INLINED {
-#pragma GCC unroll 8
-            for (int r = 0; r < R; r++) {
-                if (accumulated)
-                    sum[r][v] += at.load(to + r * ldy);
-                else if (bias)
-                    sum[r][v] += bias[first + r];
-                at.store(to + r * ldy, sum[r][v]);
-            }
-        });
-    });
-}
-
 // offsets[depth] is scratch for the places of a window's elements.
 MG_KERNEL(conv2d[FLOATS])
 template <class T>
 void conv2d(const Conv2d& at, const T* x, const T* w, const T* bias, T* y, int64_t* offsets) {
-    const int64_t depth = at.depth(), positions = at.positions(), panels = ceil_divide(positions, PANEL<T>);
-    const int64_t sample = at.channels * at.height * at.width;
-    const bool straight = at.stride_w == 1 && at.columns % LANES<T> == 0;  // registers are whole in x too
+    const int64_t depth = at.depth(), positions = at.positions(), sample = at.channels * at.height * at.width;
+    const RowHalves<T> halves(at);
+    const bool packs = !halves.serve(), whole = at.columns % LANES<T> == 0;
+    const int64_t tiles = packs ? ceil_divide(positions, PANEL<T>) : ceil_divide(halves.count, 4);
     fill_offsets(at, offsets);
-    parallel(at.batch * at.groups * panels, grain_of(PANEL<T> * at.outputs * depth), [&](int64_t begin, int64_t end) {
+    parallel(at.batch * at.groups * tiles, grain_of(PANEL<T> * at.outputs * depth), [&](int64_t begin, int64_t end) {
         alignas(REGISTER) T panel[DEPTH * PANEL<T> + LANES<T>];
-        int64_t image = begin / panels, first = begin % panels * PANEL<T>;
-        Position position(at, first);
+        int64_t image = begin / tiles, tile = begin % tiles;
+        const auto position = [&] { return packs ? Position(at, tile * PANEL<T>) : halves.position(4 * tile); };
+        Position next = position();
         for (int64_t unit = begin; unit < end; unit++) {
-            const int64_t group = at.groups == 1 ? 0 : image % at.groups, count = minimum(PANEL<T>, positions - first);
+            const int64_t group = at.groups == 1 ? 0 : image % at.groups;
             const T *from = x + image * sample, *weights = w + group * at.outputs * depth;
             const T* shift = offset(bias, group * at.outputs);
-            T* to = y + image * at.outputs * positions + first;
-            for (int64_t k = 0; k == 0 || k < depth; k += DEPTH) {
-                const int64_t* places = offsets + k;
-                const int64_t length = minimum(DEPTH, depth - k);
-                const auto multiply = [&](auto b) MG_INLINED {
-                    multiply_patches(at.outputs, length, weights + k, depth, b, shift, k > 0, count, to, positions);
-                };
-                if (straight) {
-                    Position second = position;
-                    second.advance(at, count > LANES<T> ? LANES<T> : 0);
-                    const T* start[2] = {from + position.place(at), from + second.place(at)};
-                    multiply([&](int64_t p, int v) MG_INLINED { return Whole<T>{places[p]}.load(start[v]); });
-                } else {
-                    pack_patches(Segments<T>(at, position, count), at.stride_w, length, places, from, panel);
-                    multiply([&](int64_t p, int v)
-                                 MG_INLINED { return Whole<T>{p * PANEL<T> + v * LANES<T>}.load(panel); });
-                }
+            T* to = y + image * at.outputs * positions;
+            if (!packs) {
+                if (whole)
+                    multiply_halves<T, true>(halves, next, depth, offsets, from, weights, shift, to);
+                else
+                    multiply_halves<T, false>(halves, next, depth, offsets, from, weights, shift, to);
             }
-            first += PANEL<T>;
-            position.advance(at, PANEL<T>);
-            if (first >= positions) {
+            for (int64_t k = 0; packs && (k == 0 || k < depth); k += DEPTH) {
+                const int64_t length = minimum(DEPTH, depth - k), first = tile * PANEL<T>;
+                pack_patches(Segments<T>(at, next, minimum(PANEL<T>, positions - first)), at.stride_w, length,
+                             offsets + k, from, panel);
+                multiply(
+                    at.outputs, length, weights + k, depth,
+                    [&](int64_t p, int v) MG_INLINED { return Whole<T>{p * PANEL<T> + v * LANES<T>}.load(panel); },
+                    [&](int64_t o, Vector<T>(&sum)[2]) MG_INLINED {
+                        T* row = to + o * positions + first;
+                        each_register<T>(positions - first, [&](auto part, int v) MG_INLINED {
+                            part.store(row, sum[v] + (k > 0 ? part.load(row) : Vector<T>{} + (shift ? shift[o] : 0)));
+                        });
+                    });
+            }
+            if (packs) next.advance(at, PANEL<T>);
+            if (++tile == tiles) {
                 image++;
-                first = 0;
-                position = Position(at, 0);
+                tile = 0;
+                next = position();
             }
         }
     });
@@ -145,96 +213,102 @@ void conv2d(const Conv2d& at, const T* x, const T* w, const T* bias, T* y, int64
 
 // ---- the gradient of x: its patches, which are products of weights and g, are added at their positions --------------
 
+constexpr int64_t STRETCH = 256;  // positions at a time: whole rows of y, or a part of one
+constexpr int64_t PATCHES = 32;   // elements of windows at a time
+
+// to[height, length], whose elements lie `row` and `stride` apart, += from[height, length]
 template <class T>
-void add_segments(const Segments<T>& segments, int64_t stride, const T* values, T* dx) {
-    for (int s = 0; s < segments.count; s++) {
-        const Segment& segment = segments.list[s];
-        const T* from = values + segment.begin;
-        T* to = dx + segment.place;
-        int64_t i = 0;
-        if (stride == 1) {
-            for (; i + LANES<T> <= segment.length; i += LANES<T>)
-                Whole<T>{i}.store(to, Whole<T>{i}.load(to) + Whole<T>{i}.load(from));
+MG_ALONE void add_rows(int64_t height, int64_t length, int64_t row, int64_t stride, const T* from, T* to) {
+    int64_t i = 0;
+    const auto add = [&]<class V>() MG_INLINED {
+        for (int64_t y = 0; y < height; y++) {
+            V a, b;
+            __builtin_memcpy(&a, to + y * row + i * stride, sizeof(V));
+            __builtin_memcpy(&b, from + y * length + i, sizeof(V));
+            a += b;
+            __builtin_memcpy(to + y * row + i * stride, &a, sizeof(V));
         }
-        for (; i < segment.length; i++) to[i * stride] += from[i];
+        i += sizeof(V) / sizeof(T);
+    };
+    if (stride == 1) {
+        while (i + LANES<T> <= length) add.template operator()<Vector<T>>();
+        if (i + LANES<T> / 2 <= length) add.template operator()<typename VectorOf<T, REGISTER / 2>::type>();
     }
+    while (i < length) add.template operator()<T>();
 }
 
-// turned[groups, kernel_h, kernel_w, channels, outputs] is scratch for the weights.
+// patches[rows, columns of a panel] = a[rows, outputs] g[outputs, columns]
+template <class T>
+void multiply_turned(int64_t rows, int64_t outputs, const T* a, const T* g, int64_t ldg, int64_t columns, T* patches) {
+    const auto run = [&](auto low, auto high) MG_INLINED {
+        multiply(
+            rows, outputs, a, outputs,
+            [&](int64_t o, int v) MG_INLINED { return v ? high.load(g + o * ldg) : low.load(g + o * ldg); },
+            [&](int64_t row, Vector<T>(&sum)[2]) MG_INLINED {
+                Whole<T>{0}.store(patches + row * STRETCH, sum[0]);
+                Whole<T>{LANES<T>}.store(patches + row * STRETCH, sum[1]);
+            });
+    };
+    if (columns >= PANEL<T>)
+        run(Whole<T>{0}, Whole<T>{LANES<T>});
+    else if (columns > LANES<T>)
+        run(Whole<T>{0}, Part<T>{LANES<T>, int(columns - LANES<T>)});
+    else
+        run(Part<T>{0, int(columns)}, Part<T>{0, 0});
+}
+
+// few images are split by channels too: the number of parts
+int64_t parts_of(const Conv2d& at) {
+    const int64_t images = at.batch * at.groups;
+    return images >= 16 ? 1 : minimum(ceil_divide(16, images < 1 ? 1 : images), ceil_divide(at.channels, 6));
+}
+
+// turned[groups, parts, kernel_w, kernel_h, channels of the part, outputs] is scratch for the weights. Neighboring
+// elements of a row are far apart in this order, so that a sum in memory is complete before it is read again.
 MG_KERNEL(conv2d_backward_data[FLOATS])
 template <class T>
 void conv2d_backward_data(const Conv2d& at, const T* g, const T* w, T* dx, T* turned) {
     const int64_t window = at.kernel_h * at.kernel_w, depth = at.depth(), positions = at.positions();
-    const int64_t plane = at.height * at.width, images = at.batch * at.groups;
-    const bool straight = at.stride_w == 1 && at.columns % LANES<T> == 0;
-    // [groups, kernel_h, kernel_w, channels, outputs]: consecutive rows of a product go to different
-    // channels
+    const int64_t plane = at.height * at.width, images = at.batch * at.groups, parts = parts_of(at);
     for (int64_t group = 0; group < at.groups; group++) {
-        const T* from = w + group * at.outputs * depth;
-        T* to = turned + group * at.outputs * depth;
-        for (int64_t o = 0; o < at.outputs; o++) {
-            for (int64_t c = 0; c < at.channels; c++) {
-                for (int64_t k = 0; k < window; k++) to[(k * at.channels + c) * at.outputs + o] = *from++;
+        for (int64_t part = 0; part < parts; part++) {
+            const int64_t low = at.channels * part / parts, high = at.channels * (part + 1) / parts;
+            const T* from = w + group * at.outputs * depth;
+            for (int64_t k = 0; k < window; k++) {
+                const int64_t place = k % at.kernel_h * at.kernel_w + k / at.kernel_h;
+                for (int64_t c = low; c < high; c++) {
+                    for (int64_t o = 0; o < at.outputs; o++) *turned++ = from[o * depth + c * window + place];
+                }
             }
         }
     }
-    // few images are split by channels too
-    const int64_t parts =
-        images >= 16 ? 1 : minimum(ceil_divide(16, images < 1 ? 1 : images), ceil_divide(at.channels, 6));
+    turned -= at.groups * at.outputs * depth;
+    const int64_t columns = minimum(at.columns, STRETCH), rows = columns < 1 ? 1 : STRETCH / columns;
     parallel(images * parts, grain_of(positions * at.outputs * depth / parts), [&](int64_t begin, int64_t end) {
-        alignas(REGISTER) T panel[DEPTH * PANEL<T>], patch[TILE_ROWS * PANEL<T>];
+        alignas(REGISTER) T patches[PATCHES * STRETCH];
         for (int64_t unit = begin; unit < end; unit++) {
             const int64_t image = unit / parts, group = image % at.groups, part = unit % parts;
             const int64_t low = at.channels * part / parts, channels = at.channels * (part + 1) / parts - low;
+            const T* const left = turned + (group * at.channels + low) * window * at.outputs;
             T* const to = dx + (image * at.channels + low) * plane;
             clear(channels * plane, to);
-            Position position(at, 0);
-            for (int64_t first = 0; first < positions; first += PANEL<T>, position.advance(at, PANEL<T>)) {
-                const int64_t count = minimum(PANEL<T>, positions - first);
-                const Segments<T> segments(at, position, count);
-                Position second = position;
-                second.advance(at, count > LANES<T> ? LANES<T> : 0);
-                const int64_t places[2] = {position.place(at), second.place(at)};
-                for (int64_t o = 0; o < at.outputs; o += DEPTH) {
-                    const int64_t length = minimum(DEPTH, at.outputs - o);
-                    const T* right = g + (image * at.outputs + o) * positions + first;
-                    int64_t step = positions;
-                    if (count < PANEL<T>) {
-                        pack_panel(length, count, right, positions, 1, 0, panel);
-                        right = panel, step = PANEL<T>;
-                    }
-                    for (int64_t k = 0; k < window; k++) {
-                        const int64_t shift =
-                            k / at.kernel_w * at.dilation_h * at.width + k % at.kernel_w * at.dilation_w;
-                        const T* left = turned + ((group * window + k) * at.channels + low) * at.outputs + o;
-                        in_parts(channels, [&]<int R>(int64_t c) MG_INLINED {
-                            const T* a = left + c * at.outputs;
-                            T* out = to + c * plane + shift;
-                            Vector<T> sum[R][2] = {};
-                            accumulate<T, R, 2>(
-                                length, [&](int r, int64_t p) MG_INLINED { return a[r * at.outputs + p]; },
-                                [&](int64_t p, int v)
-                                    MG_INLINED { return Whole<T>{v * LANES<T>}.load(right + p * step); },
-                                sum);
-                            if (straight) {
-                                T* const start[2] = {out + places[0], out + places[1]};
-                                const bool both = count > LANES<T>;
-#pragma GCC unroll 8
-                                for (int r = 0; r < R; r++) {
-                                    const Whole<T> row{r * plane};
-                                    row.store(start[0], row.load(start[0]) + sum[r][0]);
-                                    if (both) row.store(start[1], row.load(start[1]) + sum[r][1]);
-                                }
-                                return;
-                            }
-#pragma GCC unroll 8
-                            for (int r = 0; r < R; r++) {
-                                Whole<T>{0}.store(patch + r * PANEL<T>, sum[r][0]);
-                                Whole<T>{LANES<T>}.store(patch + r * PANEL<T>, sum[r][1]);
-                            }
-                            for (int r = 0; r < R; r++)
-                                add_segments(segments, at.stride_w, patch + r * PANEL<T>, out + r * plane);
-                        });
+            for (int64_t r = 0; r < at.rows; r += rows) {
+                for (int64_t q = 0; q < at.columns; q += columns) {
+                    const int64_t height = minimum(rows, at.rows - r), length = minimum(columns, at.columns - q);
+                    const T* right = g + image * at.outputs * positions + r * at.columns + q;
+                    for (int64_t k = 0; k < window * channels; k += PATCHES) {
+                        const int64_t count = minimum(PATCHES, window * channels - k);
+                        for (int64_t p = 0; p < height * length; p += PANEL<T>) {
+                            multiply_turned(count, at.outputs, left + k * at.outputs, right + p, positions,
+                                            height * length - p, patches + p);
+                        }
+                        for (int64_t row = 0; row < count; row++) {
+                            const int64_t c = (k + row) % channels, place = (k + row) / channels;
+                            const int64_t i = place % at.kernel_h, j = place / at.kernel_h;
+                            add_rows(height, length, at.stride_h * at.width, at.stride_w, patches + row * STRETCH,
+                                     to + c * plane + (r * at.stride_h + i * at.dilation_h) * at.width +
+                                         q * at.stride_w + j * at.dilation_w);
+                        }
                     }
                 }
             }
@@ -244,7 +318,7 @@ void conv2d_backward_data(const Conv2d& at, const T* g, const T* w, T* dx, T* tu
 
 // ---- the gradients of w and bias ------------------------------------------------------------------------------------
 
-constexpr int64_t STRETCH = 256;  // positions whose g is transposed, to positions by outputs, at a time
+constexpr int64_t DOTS = 1024;  // positions at a time where they fill registers
 
 // total[k, V registers] += patches[k, count] right[count, V registers]; one more total, of right alone, for the bias
 template <class T, int V>
@@ -277,7 +351,8 @@ void add_products(int64_t begin, int64_t end, bool with_bias, int64_t depth, int
     }
 }
 
-// The same for few outputs, where the positions fill registers: total[k, rows of g] += patches[k, count] g[rows, count]
+// The same for few outputs, where positions fill registers: total[k, rows of g] += patches[k, count] g[rows, count], in
+// registers. Each one of the patches is read as two halves, at places[2 count].
 template <class T>
 void add_dots(int64_t begin, int64_t end, bool with_bias, int64_t depth, int64_t count, const T* x,
               const int64_t* offsets, const int64_t* places, int64_t rows, const T* g, int64_t ldg, T* total,
@@ -286,9 +361,8 @@ void add_dots(int64_t begin, int64_t end, bool with_bias, int64_t depth, int64_t
         const auto sums_of = [&]<int V>(int64_t k, auto b) MG_INLINED {
             Vector<T> sum[R][V] = {};
             accumulate<T, R, V>(
-                count / LANES<T>,
-                [&](int r, int64_t p) MG_INLINED { return Whole<T>{(first + r) * ldg + p * LANES<T>}.load(g); }, b,
-                sum);
+                count, [&](int r, int64_t p) MG_INLINED { return Whole<T>{(first + r) * ldg + p * LANES<T>}.load(g); },
+                b, sum);
 #pragma GCC unroll 2
             for (int v = 0; v < V; v++) {
 #pragma GCC unroll 8
@@ -298,7 +372,10 @@ void add_dots(int64_t begin, int64_t end, bool with_bias, int64_t depth, int64_t
             }
         };
         const auto patches = [&](int64_t k) MG_INLINED {
-            return [=](int64_t p, int v) MG_INLINED { return Whole<T>{places[p * LANES<T>]}.load(x + offsets[k + v]); };
+            return [=](int64_t p, int v) MG_INLINED {
+                const T* from = x + offsets[k + v];
+                return join(from + places[2 * p], from + places[2 * p + 1]);
+            };
         };
         int64_t k = begin;
         for (; k + 2 <= end; k += 2) sums_of.template operator()<2>(k, patches(k));
@@ -316,14 +393,16 @@ void conv2d_backward_weight(const Conv2d& at, const T* x, const T* g, T* dw, T* 
     const int64_t units = blocks * at.groups, stride = (depth + 1) * step;
     const int64_t parts =
         units >= 16 || !dw ? 1 : minimum(ceil_divide(16, units < 1 ? 1 : units), ceil_divide(depth, 48));
-    const bool dots = at.outputs <= LANES<T> && at.stride_w == 1 && at.columns % LANES<T> == 0;
-    fill_offsets(at, offsets);
+    const RowHalves<T> halves(at);
+    const bool dots = at.outputs <= LANES<T> / 2 && at.stride_w == 1 && halves.exact() && halves.count % 2 == 0 &&
+                      2 * at.columns <= DOTS;
     // Stretches of whole rows of y, or of parts of one: their offsets in x differ only by the start.
-    const int64_t rows = at.columns < STRETCH ? STRETCH / (at.columns < 1 ? 1 : at.columns) : 1;
-    const int64_t columns = minimum(at.columns, STRETCH);
-    int64_t places[STRETCH];
-    for (int64_t p = 0; p < minimum(rows, at.rows) * columns; p++)
-        places[p] = p / columns * at.stride_h * at.width + p % columns * at.stride_w;
+    const int64_t columns = dots ? at.columns : minimum(at.columns, STRETCH), apart = dots ? halves.SIZE : 1;
+    const int64_t rows = dots ? DOTS / columns / 2 * 2 : STRETCH / (columns < 1 ? 1 : columns);
+    fill_offsets(at, offsets);
+    int64_t places[DOTS];
+    for (int64_t p = 0; p < minimum(rows, at.rows) * columns; p += apart)
+        places[p / apart] = p / columns * at.stride_h * at.width + p % columns * at.stride_w;
     const int64_t work = ceil_divide(at.batch, blocks < 1 ? 1 : blocks) * positions * at.outputs * depth / parts;
     parallel(units * parts, grain_of(work), [&](int64_t begin, int64_t end) {
         alignas(REGISTER) T right[STRETCH * PANEL<T>];
@@ -343,8 +422,8 @@ void conv2d_backward_weight(const Conv2d& at, const T* x, const T* g, T* dw, T* 
                         const T* from = x + image * sample + r * at.stride_h * at.width + q * at.stride_w;
                         const T* turn = g + image * at.outputs * positions + r * at.columns + q;
                         if (dots) {
-                            add_dots(low, high, with_bias, depth, count, from, offsets, places, at.outputs, turn,
-                                     positions, total, step);
+                            add_dots(low, high, with_bias, depth, count / LANES<T>, from, offsets, places, at.outputs,
+                                     turn, positions, total, step);
                             continue;
                         }
                         for (int64_t o = 0; o < at.outputs; o += PANEL<T>) {

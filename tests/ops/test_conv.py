@@ -67,6 +67,12 @@ def test_random_configurations_beside_torch(seed, device):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("size", "window"), [((42, 50), (3, 3)), ((5, 302), (3, 3)), ((4, 602), (2, 3))])
+def test_images_larger_than_a_stretch_of_positions(size, window, dtype, rng, device):
+    beside_torch((2, 2, *size), (3, 2, *window), True, dtype, rng, device, 256)
+
+
 def test_same_is_that_of_the_others(device):
     """As recorded with tf.nn.conv2d (2.15.1), keras.layers.Conv2D (3.15.1) and flax.nnx.Conv (0.12.8)."""
     x, w = (mg.arange(1.0, 31.0).reshape(1, 1, 6, 5), (2.0 ** mg.arange(9.0)).reshape(1, 1, 3, 3))
