@@ -9,6 +9,7 @@ and takes Adam's steps (lr 1e-3), in its own order, so that the mean losses of t
 epoch twice: the first time includes compilation. Rounds alternate the libraries; the second times count, by their
 median.
 
+  minigrad-medium  minigrad with products of factors rounded to bfloat16, set_float32_matmul_precision("medium")
   torch            DataLoader over a TensorDataset, sample by sample, as in most programs
   torch-batched    DataLoader over a BatchSampler, which takes the batch from the tensors at once; the fastest loader
   torch-workers    the same from two worker processes
@@ -34,6 +35,7 @@ from measure import hold_to
 
 HERE = Path(__file__).resolve().parent
 JOBS = {"mlp": 128, "lenet": 128, "lnlstm": 32}  # and their batch sizes
+OURS = ("minigrad", "minigrad-medium")
 PEERS = ("torch", "torch-batched", "torch-workers", "torch-compiled", "keras")
 WORDS, STEPS = 20000, 80
 
@@ -73,13 +75,14 @@ def network(nn, job):
     return nn.Sequential(*layers, nn.Linear(120, 84), nn.Tanh(), nn.LayerNorm(84), nn.Linear(84, 10))
 
 
-def minigrad_epoch(job, threads):
+def minigrad_epoch(job, threads, precision):
     """Return a function of the folder that runs an epoch and returns the mean loss."""
     import minigrad as mg
     from minigrad import nn, optim
     from minigrad.nn import functional as F
 
     mg.set_num_threads(threads)
+    mg.set_float32_matmul_precision(precision)
 
     class LNLSTM(nn.Module):
         """The state after the last word of a sequence as one logit."""
@@ -271,8 +274,8 @@ def measure(framework, job, args):
     """Return the loss, and the seconds of the first and of the second epoch."""
     hold_to(args.threads)
     folder = Path(args.folder)
-    if framework == "minigrad":
-        epoch = minigrad_epoch(job, args.threads)
+    if framework in OURS:
+        epoch = minigrad_epoch(job, args.threads, "medium" if framework == "minigrad-medium" else "highest")
     elif framework == "keras":
         epoch = keras_epoch(job, args.executions)
     else:
@@ -291,14 +294,17 @@ def table(results):
     lines.append("| --- |" + " ---: |" * (len(results["frameworks"]) + 1))
     for job, row in results["epochs"].items():
         times = {name: statistics.median(each["s"] for each in runs) for name, runs in row.items() if runs}
-        peers = [s for name, s in times.items() if name != "minigrad"]
-        ratio = f"**{times['minigrad'] / min(peers):.2g}**" if peers and "minigrad" in times else ""
+        peers = [s for name, s in times.items() if name not in OURS]
+        ratio = ", ".join(f"**{times[name] / min(peers):.2g}**" for name in OURS if peers and name in times)
         cells = [
             f"{shown(times[f])} (loss {row[f][0]['loss']:.3f})" if f in times else "" for f in results["frameworks"]
         ]
         lines.append(f"| {job} | " + " | ".join(cells) + f" | {ratio} |")
     found = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
-    caption = f"{results['cpu']}, {results['threads']} threads, float32; {found}, Python {results['python']}."
+    caption = (
+        f"{results['cpu']}, {results['threads']} threads, float32; {found}, Python {results['python']}. The last "
+        "column divides the times of minigrad and of minigrad-medium by the time of the fastest peer."
+    )
     return "\n".join(lines) + f"\n\n{caption}\n"
 
 
@@ -317,7 +323,7 @@ def main():
     if args.one:
         print(json.dumps(measure(*args.one, args)))
         return
-    frameworks = ["minigrad", *args.peers]  # whose first epoch writes the parameters that all begin with
+    frameworks = [*OURS, *args.peers]  # whose first epoch writes the parameters that all begin with
     epochs = {job: {framework: [] for framework in frameworks} for job in args.jobs}
     missing = {}
     with tempfile.TemporaryDirectory() as top:
