@@ -51,7 +51,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         int64_t planes, height, width, rows, columns, kernel_h, kernel_w
         int64_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w
     cppclass Attention:
-        int64_t batch, heads, group, queries, keys, width, value_width
+        int64_t batch, heads, group, queries, keys, width, value_width, rows
         double scale, dropout
         int32_t causal, rounded
         Address q, k, v, bools, numbers, y, statistics, g, dq, dk, dv, delta, partial, scratch

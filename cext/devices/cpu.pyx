@@ -247,6 +247,7 @@ cdef Attention attention_of(str precision, double scale, bint causal, double dro
     a.keys, a.value_width = k.extent[2], v.extent[3]
     a.scale, a.causal, a.dropout, a.seed, a.offset = scale, causal, dropout, seed, offset
     a.q, a.k, a.v, a.y, a.statistics = q.data, k.data, v.data, y.data, statistics.data
+    a.rows = v.step[1 if v.extent[1] > 1 else 0] // (a.value_width * itemsize(v.code))
     if mask is not None:
         for i in range(4):
             a.mask_step[i] = mask.step[i] // itemsize(mask.code)

@@ -94,8 +94,8 @@ struct Head : Attention {
         : Attention(a),
           n(n),
           q(static_cast<const T*>(a.q) + n * queries * width),
-          k(static_cast<const T*>(a.k) + n / group * keys * width),
-          v(static_cast<const T*>(a.v) + n / group * keys * value_width) {}
+          k(static_cast<const T*>(a.k) + n / group * rows * width),
+          v(static_cast<const T*>(a.v) + n / group * rows * value_width) {}
 
     // How many of the keys [first, first + count) the query i sees
     int64_t seen(int64_t i, int64_t first, int64_t count) const {

@@ -126,6 +126,7 @@ struct Attention {
     double scale;
     int32_t causal, rounded;  // rounded: products round their factors to bfloat16
     const void *q, *k, *v;
+    int64_t rows;  // from the keys and values of a head to those of the next
     const void *bools, *numbers;
     int64_t mask_step[4];
     double dropout;

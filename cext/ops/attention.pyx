@@ -9,7 +9,7 @@ from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.devices.kernel_list cimport repeat
 from minigrad.engine.memory.array cimport Array, alias, check_same_device, empty, empty_as, shape_of
 from minigrad.engine.memory.calls cimport Call, begin, is_capturing, refuse_in_capture
-from minigrad.engine.memory.dtype cimport BOOL, is_float, matmul_precision
+from minigrad.engine.memory.dtype cimport BOOL, is_float, itemsize, matmul_precision
 from minigrad.engine.memory.interop cimport from_object
 from minigrad.engine.memory.shapes cimport MAX_NDIM
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, optional
@@ -44,7 +44,7 @@ cdef int attention_backward(Node node, Array g) except -1:
                       for i, x in enumerate((q, k, v))]
     else:
         dq, dk, dv = [empty_as(<Array>x, g.code) if node.needs(i) else None for i, x in enumerate((q, k, v))]
-        arguments = (dense(q), dense(k), dense(v), mask, g if y is None else y, statistics, dense(g), dq, dk, dv)
+        arguments = (dense(q), *even_heads(k, v), mask, g if y is None else y, statistics, dense(g), dq, dk, dv)
         run_with_drawn((<object>backend(g)).attention_backward, precision, scale, causal, dropout, drawn, arguments)
     return node.send_all((dq, dk, dv))
 
@@ -177,6 +177,23 @@ cdef Array of_each_head(Array x, int64_t heads):
     x = broadcast_shape(reshape_to(x, (batch, sources, 1, length, width)),
                         (batch, sources, heads // sources, length, width))
     return reshape_to(x, (batch, heads, length, width))
+
+
+cdef int64_t head_rows(Array x) noexcept:
+    """How many rows the heads of x[N, G, S, E] are apart; -1 if that is no number, or if they are not contiguous."""
+    cdef int64_t width = itemsize(x.code), row = x.extent[3] * width, step = x.step[1 if x.extent[1] > 1 else 0]
+    if x.packed:
+        return x.extent[2]
+    if ((x.extent[3] > 1 and x.step[3] != width) or (x.extent[2] > 1 and x.step[2] != row) or step % row or
+            (x.extent[0] > 1 and x.extent[1] > 1 and x.step[0] != x.extent[1] * x.step[1])):
+        return -1
+    return step // row
+
+
+cdef tuple even_heads(Array k, Array v):
+    """Keys and values [N, G, ..] as the kernels take them; copies of them, if they are laid out in another way."""
+    cdef int64_t rows = head_rows(k)
+    return (k, v) if rows >= 0 and rows == head_rows(v) else (dense(k), dense(v))
 
 
 # ── the operation ─────────────────────────────────────────────────────────────────────────────────
@@ -318,7 +335,7 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
         extent[3] = 2
         statistics = empty(q.code, 4, extent, q.buffer.device)
         if y.count and keys:
-            arguments = (dense(q), dense(k), dense(v), mask, y, statistics)
+            arguments = (dense(q), *even_heads(k, v), mask, y, statistics)
             run_with_drawn((<object>backend(q)).attention, matmul_precision, scale, causal, dropout_p, drawn,
                            arguments)
         else:

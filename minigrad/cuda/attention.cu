@@ -61,8 +61,8 @@ extern "C" __global__ void __launch_bounds__(256, SINGLE ? 3 : 2) attention(ATTE
     const int64 slices = (value_width + SIDE - 1) / SIDE, tiles = (queries + SIDE - 1) / SIDE;
     for (int64 job = blockIdx.x; job < jobs; job += gridDim.x) {
         const int64 n = job / slices / tiles, top = job / slices % tiles * SIDE, slice = job % slices * SIDE;
-        const T *queries_ = q + n * queries * width, *keys_ = k + n / group * keys * width;
-        const T* values = v + n / group * keys * value_width;
+        const int64 before = n / group * rows;
+        const T *queries_ = q + n * queries * width, *keys_ = k + before * width, *values = v + before * value_width;
         const int64 end = causal && top + SIDE < keys ? top + SIDE : keys;
         T out[EDGE][EDGE] = {}, most[EDGE], total[EDGE] = {};
         for (int r = 0; r < EDGE; r++) most[r] = -infinity<T>();
@@ -144,8 +144,8 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_query(
     const int64 slices = (width + SIDE - 1) / SIDE, tiles = (queries + SIDE - 1) / SIDE;
     for (int64 job = blockIdx.x; job < jobs; job += gridDim.x) {
         const int64 n = job / slices / tiles, top = job / slices % tiles * SIDE, slice = job % slices * SIDE;
-        const T *queries_ = q + n * queries * width, *keys_ = k + n / group * keys * width;
-        const T *values = v + n / group * keys * value_width, *g_ = g + n * queries * value_width;
+        const T *queries_ = q + n * queries * width, *keys_ = k + n / group * rows * width;
+        const T *values = v + n / group * rows * value_width, *g_ = g + n * queries * value_width;
         const int64 end = causal && top + SIDE < keys ? top + SIDE : keys;
         T out[EDGE][EDGE] = {};
         for (int64 first = 0; first < end; first += SIDE) {
@@ -197,7 +197,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_key(
         const int64 source = job / slices / tiles, top = job / slices % tiles * SIDE;
         const bool of_key = job % slices < of_k;
         const int64 slice = (job % slices - (of_key ? 0 : of_k)) * SIDE;
-        const T *keys_ = k + source * keys * width, *values = v + source * keys * value_width;
+        const T *keys_ = k + source * rows * width, *values = v + source * rows * value_width;
         T out[EDGE][EDGE] = {};
         for (int64 n = source * group; n < (source + 1) * group; n++) {
             const T *queries_ = q + n * queries * width, *g_ = g + n * queries * value_width;

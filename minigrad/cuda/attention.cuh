@@ -10,6 +10,7 @@ struct Attention {
     const void* mask;
     int mask_kind;  // 0: none, 1: bool, 2: numbers
     int64 mask_step[4];
+    int64 rows;  // from the keys and values of a head to those of the next
 
     // A scaled product, masked by the element at m; -inf if that hides the key.
     __device__ T masked(T x, const char* m) const {
@@ -42,11 +43,11 @@ struct Attention {
 // The first parameters of all kernels, and the attention that they describe
 #define ATTENTION_PARAMETERS                                                                                       \
     int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale, Bool causal, \
-    double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v, const void* mask, Stride       \
-    mask_step, int mask_kind
+    double dropout, uint64 seed, uint64 offset, const T* q, const T* k, Stride k_step, const T* v, Stride v_step, int64 rows, \
+    const void* mask, Stride mask_step, int mask_kind
 #define GIVEN                                                                                                     \
     {queries, keys, heads, group, width, value_width, scale, causal != 0, dropout, seed, offset, mask, mask_kind, \
-     {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}}
+     {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}, rows}
 
 // ---- what is hidden -------------------------------------------------------------------------------------------------
 //
@@ -92,8 +93,8 @@ struct Pairs {
     const T *q, *k, *v, *statistics, *g, *delta;
 
     __device__ const T* query(int64 n, int64 i) const { return q + (n * a.queries + i) * a.width; }
-    __device__ const T* key(int64 n, int64 j) const { return k + (n / a.group * a.keys + j) * a.width; }
-    __device__ const T* value(int64 n, int64 j) const { return v + (n / a.group * a.keys + j) * a.value_width; }
+    __device__ const T* key(int64 n, int64 j) const { return k + (n / a.group * a.rows + j) * a.width; }
+    __device__ const T* value(int64 n, int64 j) const { return v + (n / a.group * a.rows + j) * a.value_width; }
     __device__ const T* given(int64 n, int64 i) const { return g + (n * a.queries + i) * a.value_width; }
     __device__ T score(int64 n, int64 i, int64 j) const {
         return a.score(dot(query(n, i), key(n, j), a.width), n, i, j);

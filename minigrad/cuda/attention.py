@@ -53,7 +53,7 @@ class Attention(Backend):
         own: tuple[Any, ...],
     ) -> None:
         """Launch a kernel for the tiles of all rows of all heads: on tensor cores, or else by slices of columns."""
-        _, _, _, _, width, value_width, *_, q, _, _, _, _ = given
+        _, _, _, _, width, value_width, *_, q, _, _, _, _, _ = given
         fits = [most for most in WIDTHS if max(width, value_width) <= most]
         if fits and q.dtype == "float32" and has_tf32(self.device):
             file, kernel = "attention_tensor.cu", f"{kernel}_{fits[0]}"
@@ -76,6 +76,7 @@ def arguments(
 ) -> tuple[Any, ...]:  # fmt: skip
     """Return the arguments that all kernels share, which follow the number of jobs."""
     heads = q.shape[1]
+    rows = v.strides[1 if v.shape[1] > 1 else 0] // (v.shape[3] * v.dtype.itemsize)
     kind = 0 if mask is None else 1 if mask.dtype == "bool" else 2
     return (q.shape[2], k.shape[2], heads, heads // k.shape[1], q.shape[3], v.shape[3], scale,
-            causal, dropout, seed, offset, q, k, v, q if mask is None else mask, kind)  # fmt: skip
+            causal, dropout, seed, offset, q, k, v, rows, q if mask is None else mask, kind)  # fmt: skip

@@ -198,7 +198,8 @@ __device__ __forceinline__ void attend(const Attention& a, int64 jobs, Panel<STE
     for (int64 job = blockIdx.x; job < jobs; job += gridDim.x) {
         const int64 n = job % all, top = (tiles - 1 - job / all) * HEIGHT, bottom = top + threadIdx.x / 32 * 16 + 16;
         const int64 row = bottom - 16 + threadIdx.x % 32 / 4;
-        const T *keys = k + n / a.group * a.keys * a.width, *values = v + n / a.group * a.keys * a.value_width;
+        const int64 before = n / a.group * a.rows;
+        const T *keys = k + before * a.width, *values = v + before * a.value_width;
         const char* const mask = mask_of(a, n);
         const Rows<W> mine(q + n * a.queries * a.width, a.queries, a.width, row);
         const int64 end = a.causal && top + HEIGHT < a.keys ? top + HEIGHT : a.keys;
@@ -257,7 +258,7 @@ __device__ __forceinline__ void attend_backward_query(const Attention& a, int64 
     for (int64 job = blockIdx.x; job < jobs; job += gridDim.x) {
         const int64 n = job % all, top = (tiles - 1 - job / all) * HEIGHT, bottom = top + threadIdx.x / 32 * 16 + 16;
         const int64 row = bottom - 16 + threadIdx.x % 32 / 4;
-        const T *keys = k + n / a.group * a.keys * a.width, *values = v + n / a.group * a.keys * a.value_width;
+        const T *keys = k + n / a.group * a.rows * a.width, *values = v + n / a.group * a.rows * a.value_width;
         const char* const mask = mask_of(a, n);
         const Rows<W> mine(q + n * a.queries * a.width, a.queries, a.width, row);
         const Rows<W> given(g + n * a.queries * a.value_width, a.queries, a.value_width, row);
@@ -300,8 +301,8 @@ __device__ __forceinline__ void attend_backward_key(const Attention& a, int64 jo
     for (int64 job = blockIdx.x; job < jobs; job += gridDim.x) {
         const int64 source = job % all, top = job / all * HEIGHT, mine = top + threadIdx.x / 32 * 16;
         const int64 row = mine + threadIdx.x % 32 / 4;
-        const Rows<W> keys(k + source * a.keys * a.width, a.keys, a.width, row);
-        const Rows<W> values(v + source * a.keys * a.value_width, a.keys, a.value_width, row);
+        const Rows<W> keys(k + source * a.rows * a.width, a.keys, a.width, row);
+        const Rows<W> values(v + source * a.rows * a.value_width, a.keys, a.value_width, row);
         float of_k[W / 8][4] = {}, of_v[W / 8][4] = {};
         for (int64 n = source * a.group; n < (source + 1) * a.group; n++) {
             const char* const mask = mask_of(a, n);

@@ -174,6 +174,40 @@ def test_four_axes_need_no_views(device, rng):
     ]  # fmt: skip
 
 
+WINDOWS = {  # of keys and values (2, 3, 50, 8)
+    "first steps": lambda x: x[:, :, :40],
+    "last steps": lambda x: x[:, :, 10:],
+    "one sample": lambda x: x[1:, :, :40],
+    "one head": lambda x: x[:, 1:2, :40],
+    "every second head": lambda x: x[:, ::2, :40],
+    "one head for all": lambda x: x[:1, :1, :40].broadcast_to((1, 3, 40, 8)),
+    "narrower": lambda x: x[:, :, :, :7],
+    "steps first": lambda x: x.reshape(2, 50, 3, 8).moveaxis(1, 2),
+}
+
+
+@pytest.mark.parametrize("name, queries, dtype", [
+    *((name, 1, "float64") for name in WINDOWS), ("first steps", 35, "float32"), ("one head for all", 9, "float32"),
+])  # fmt: skip
+def test_windows_of_keys_and_values(name, queries, dtype, device, rng):
+    """They count as their copies do, to the bit, where keys are hidden and not finite too."""
+    x, hidden = rng.standard_normal((2, 2, 3, 50, 8)), np.zeros((2, 3, 50, 8))
+    hidden[:, :, 7:20] = 1
+    x[:, hidden == 1] = np.nan
+    hidden = WINDOWS[name](tensor(hidden))
+    n, heads, _, width = hidden.shape
+    q, g = (rng.standard_normal((n, 2 * heads, queries, width)) for _ in range(2))
+    mask, results = tensor(np.repeat(array(hidden)[..., 0] == 0, 2, 1)[:, :, None], device), []
+    for prepare in (lambda x: x, lambda x: x.copy()):
+        leaves = [tensor(a.astype(dtype), device, True) for a in (q, *x)]
+        k, v = (prepare(WINDOWS[name](leaf)) for leaf in leaves[1:])
+        y = F.scaled_dot_product_attention(leaves[0], k, v, mask, enable_gqa=True)
+        results.append([array(y), *(array(d) for d in mg.grad(y, leaves, tensor(g.astype(dtype), device)))])
+    for one, other in zip(*results, strict=True):
+        assert np.isfinite(one).all()
+        np.testing.assert_array_equal(one, other)
+
+
 def test_extreme_scores(device):
     """Large scores do not overflow, and NaN stays in the rows it belongs to."""
     q = tensor(np.array([[300.0], [-300.0], [0.0]], np.float32), device)
