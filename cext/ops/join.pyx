@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 
 from minigrad.engine.devices.backend cimport backend
 from minigrad.engine.memory.array cimport Array, check_same_device, empty, same_shape, shape_of, view
-from minigrad.engine.memory.calls cimport Call, begin
+from minigrad.engine.memory.calls cimport Call, begin, is_capturing
 from minigrad.engine.memory.dtype cimport is_float
 from minigrad.engine.memory.listener cimport listeners
 from minigrad.engine.memory.shapes cimport MAX_NDIM, parse_shape
@@ -115,6 +115,27 @@ def concat(tensors: Iterable[TensorLike], axis: int | None = 0) -> Tensor:
             raise ValueError(f"[concat] expected shapes that agree except along axis {k}, got "
                              f"{', '.join([str(p.shape) for p in parts])}")
     return join_along(parts, k)
+
+
+def append(Array old: Tensor, Array memory: Tensor, Array new: Tensor) -> tuple[Tensor, Tensor]:
+    """`old` and `new` joined along axis 2, and the memory that begins with them.
+
+    If `memory`, which begins with `old`, has room for `new`, it is written there: that counts as no write, since nobody
+    has seen that part. Otherwise the result is in new memory, twice as long unless operations are recorded.
+    """
+    cdef int64_t[MAX_NDIM] extent
+    cdef int64_t steps = old.extent[2], total = steps + new.extent[2]
+    if (recording() or is_capturing() or old.code != new.code or old.buffer.device != new.buffer.device or
+            shape_of(old)[:2] + shape_of(old)[3:] != shape_of(new)[:2] + shape_of(new)[3:]):
+        joined = concat([old, new], 2)
+        return joined, joined
+    if total > memory.extent[2]:
+        extent = old.extent
+        extent[2] = 2 * total
+        memory = empty(old.code, old.ndim_, extent, old.buffer.device)
+        backend(old).copy(old, part_of(memory, 2, 0, steps, True))
+    backend(new).copy(new, part_of(memory, 2, steps, total, True))
+    return part_of(memory, 2, 0, total, True), memory
 
 
 def stack(tensors: Iterable[TensorLike], axis: int = 0) -> Tensor:

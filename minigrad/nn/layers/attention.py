@@ -1,13 +1,14 @@
 """Multi-head attention, and the keys and values that it keeps while a sequence is generated."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from minigrad.array.creation import empty, eye, ones, tril, zeros
 from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.attention import scaled_dot_product_attention, weigh
-from minigrad.engine.ops.join import concat, split
+from minigrad.engine.ops.join import append, concat, split
 from minigrad.engine.ops.logic import logical_and, logical_not, logical_or, where
 from minigrad.engine.ops.rounding import isfinite
 from minigrad.engine.tensor.tensor import Tensor
@@ -50,7 +51,8 @@ class KeyValueCache:
 
     Passed to every call that continues the same sequences, under ``no_grad``: each attention layer adds the keys and
     values of the call's steps to its own, and its queries see all of them. The results equal those of one call with
-    the whole sequence, to rounding. ``len(cache)`` is the number of steps so far.
+    the whole sequence, to rounding. ``len(cache)`` is the number of steps so far. Sequences that branch continue in a
+    ``copy.copy`` of the cache each.
 
     Examples
     --------
@@ -64,24 +66,38 @@ class KeyValueCache:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[Module, tuple[Tensor, Tensor]] = {}
+        # For keys and for values: all steps so far, and the memory that begins with them.
+        self._kept: dict[Module, list[tuple[Tensor, Tensor]]] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "KeyValueCache":
+        """Return a cache for a branch, which shares what is kept, but not its room for more."""
+        copied = KeyValueCache()
+        for layer, kept in self._kept.items():
+            copied._kept[memo.get(id(layer), layer)] = [(x, x) for x, _ in kept]
+        return copied
+
+    def __copy__(self) -> "KeyValueCache":
+        return self.__deepcopy__({})
 
     def __len__(self) -> int:
-        return max((keys.shape[2] for keys, _ in self._kept.values()), default=0)
+        return max(map(self.steps, self._kept), default=0)
 
     def steps(self, layer: Module) -> int:
         """Return the number of steps that a layer has added."""
-        return self._kept[layer][0].shape[2] if layer in self._kept else 0
+        return self._kept[layer][0][0].shape[2] if layer in self._kept else 0
 
     def extend(self, layer: Module, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add the keys and values ``(N, h, steps, width)`` of a layer, and return all of them."""
-        if layer in self._kept:
-            old = self._kept[layer]
-            if old[0].shape[0] != keys.shape[0]:
-                raise ValueError(f"[{NAME}] expected {old[0].shape[0]} sequences, as in the cache, got {keys.shape[0]}")
-            keys, values = concat([old[0], keys], axis=2), concat([old[1], values], axis=2)
-        self._kept[layer] = keys, values
-        return keys, values
+        kept = self._kept.get(layer)
+        if kept is None:
+            kept = [(keys, keys), (values, values)]
+        else:
+            sequences = kept[0][0].shape[0]
+            if sequences != keys.shape[0]:
+                raise ValueError(f"[{NAME}] expected {sequences} sequences, as in the cache, got {keys.shape[0]}")
+            kept = [append(*kept[0], keys), append(*kept[1], values)]
+        self._kept[layer] = kept
+        return kept[0][0], kept[1][0]
 
 
 class MultiheadAttention(Module):
