@@ -69,7 +69,7 @@ class Conversion:
                 continue
             arrays = given.get(slot.name, {})
             rule = next((rule for rule in rules if self._fits(rule, slot, arrays)), rules[0])
-            self._check_arguments(rule, slot)
+            self._check_arguments(rule, slot, arrays)
             converted = self._convert(rule, slot, arrays)
             if slot.kind == "linear" and self.framework.channels_last:
                 converted["weight"] = self._unflatten(slot, converted["weight"], channels, flattened)
@@ -288,9 +288,6 @@ class Conversion:
         except (ValueError, IndexError):  # axes that are not there
             shapes = ", ".join(f"{name} {value.shape}" for name, value in arrays.items())
             raise self._error(slot, f"arrays of a layer of kind {slot.kind}, got {shapes}") from None
-        heads = {a.shape[1] for name, a in arrays.items() if name == "query.kernel" and a.ndim == 3}
-        if heads - {getattr(slot.layer, "num_heads", None)}:
-            raise self._error(slot, f"num_heads={heads.pop()}, as in the source, got {slot.layer.num_heads}")
         for ours in own:
             if ours not in found:
                 raise self._error(slot, f"{WITHOUT.get(ours, ours)}, as the source has no {ours}, got a module with it")
@@ -325,10 +322,11 @@ class Conversion:
             return False
         return True
 
-    def _check_arguments(self, rule: Rule, slot: Slot) -> None:
+    def _check_arguments(self, rule: Rule, slot: Slot, arrays: Mapping[str, Array] = _NOTHING) -> None:
         if slot.kind == "conv":
             self._check_padding(slot)
         for ours, (theirs, default, convert) in rule.arguments.items():
+            default = default(arrays) if callable(default) else default
             value = default if theirs is None else self._option(slot, theirs, default)
             expected, got = convert(value), getattr(slot.layer, ours, _ABSENT.get(ours))
             if expected is UNSTATED:

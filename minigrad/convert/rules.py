@@ -32,7 +32,10 @@ class Formula(NamedTuple):
 
 
 class Argument(NamedTuple):
-    """An argument of theirs, by name (None if it is fixed), with its default and its value here."""
+    """An argument of theirs, by name (None if it is fixed), with its default and its value here.
+
+    A default that depends on the layer's arrays is a function of them, which has no arrays when a module is exported.
+    """
 
     theirs: str | None
     default: Any
@@ -86,6 +89,12 @@ CHANNELS_LAST = simple(lambda a: np.moveaxis(a, -1, 1), lambda a: np.moveaxis(a,
 COLUMN = simple(lambda a: a.ravel(), lambda a: a[:, None, None])
 
 
+def _heads(arrays: Mapping[str, Array]) -> Any:
+    kernel = arrays.get("query.kernel")
+    return UNSTATED if kernel is None or kernel.ndim < 3 else kernel.shape[1]
+
+
+HEADS = Argument(None, _heads)
 HEADS_IN = Formula(  # (in, heads, width)
     lambda a, slot: a.reshape(len(a), -1).T, lambda a, slot: a.T.reshape(a.shape[1], slot.layer.num_heads, -1)
 )

@@ -7,6 +7,7 @@ from minigrad.convert.rules import (
     CANDIDATE,
     CHANNELS_LAST,
     COLUMN,
+    HEADS,
     HEADS_BIAS,
     HEADS_IN,
     HEADS_OUT,
@@ -61,7 +62,7 @@ PROJECTED = "query", "key", "value"
 
 def attention(
     leaf: str, bias: str, names: tuple[str, ...], out: str, into: Formula, flat: Formula,
-    outward: Formula,
+    outward: Formula, **more: Argument,
 ) -> Rule:  # fmt: skip
     """Return the rule of four projections, each with a kernel and perhaps a bias."""
     parts = [f"{name}.{kind}" for name in (*names, out) for kind in (leaf, bias)]
@@ -71,7 +72,7 @@ def attention(
             "in_proj_bias": (tuple(f"{name}.{bias}" for name in names), flat),
             "out_proj.weight": (f"{out}.{leaf}", outward), "out_proj.bias": (f"{out}.{bias}", SAME),
         },
-        order=tuple(parts),
+        more, tuple(parts),
     )  # fmt: skip
 
 
@@ -139,7 +140,8 @@ KERAS = Framework("Keras 3.15.1", True, True, {
         recurrent("zrn", "kernel", "recurrent_kernel", "bias", True,
                   convention=Argument(None, "torch"), reset_after=Argument(None, False), **KERAS_GATES, **KERAS_AROUND),
     ),
-    "attention": (attention("kernel", "bias", PROJECTED, "attention_output", HEADS_IN, HEADS_BIAS, HEADS_OUT),),
+    "attention": (attention("kernel", "bias", PROJECTED, "attention_output", HEADS_IN, HEADS_BIAS, HEADS_OUT,
+                            num_heads=HEADS),),
     "gelu": (gelu(False),),
     "leaky_relu": (slope(0.3),),
 })  # fmt: skip
@@ -179,7 +181,7 @@ FLAX = Framework("Flax 0.12.12", True, False, {
             TORCH_GRU,
         ),
     ),
-    "attention": (attention("kernel", "bias", PROJECTED, "out", HEADS_IN, HEADS_BIAS, HEADS_OUT),),
+    "attention": (attention("kernel", "bias", PROJECTED, "out", HEADS_IN, HEADS_BIAS, HEADS_OUT, num_heads=HEADS),),
     "gelu": (gelu(True),),
     "leaky_relu": (slope(0.01),),
 })  # fmt: skip
