@@ -256,7 +256,8 @@ def to_keras(module: Module, *, arguments: Mapping[str, Any] | None = None) -> l
     Returns
     -------
     list of numpy.ndarray
-        For ``set_weights`` of a model with the same layers in the same order.
+        For ``set_weights`` of a model with the same layers in the same order. A convolution in groups is
+        ``Conv2D(groups=...)`` there; ``DepthwiseConv2D`` takes its kernel as ``kernel.reshape(*size, channels, -1)``.
 
     Raises
     ------

@@ -208,6 +208,10 @@ def test_convolutions_of_each_channel(keras_file, rng):
     kernels = np.moveaxis(depth, (2, 3), (0, 1)).reshape(8, 1, 3, 2)  # a row for each channel and multiplier
     assert all((state[name] == kernels).all() for name in ("0.weight", "2.weight"))
     assert (state["1.weight"][:, :, 0, 0] == point[0, 0].T).all()
+    net.load_state_dict({name: mg.tensor(value) for name, value in state.items()})
+    grouped = convert.to_keras(net[2], arguments={"strides": [2, 2], "dilation_rate": [1, 1], "padding": None})[0]
+    assert (grouped.shape, grouped.dtype) == ((3, 2, 1, 8), "float32")
+    assert (grouped.reshape(depth.shape) == depth.astype("float32")).all()
     with pytest.raises(ValueError, match=r"0: expected stride=\(2, 2\)"):
         convert.keras(path, nn.Sequential(nn.Conv2d(4, 8, (3, 2), groups=4, bias=False), *net[1:]))
     with pytest.raises(ValueError, match=r"got \(2, 4, 3, 2\) of 'thin': .* in the model's order"):
