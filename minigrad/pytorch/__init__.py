@@ -1,8 +1,9 @@
 """PyTorch's names: each either works, as a small function, or raises an error that says what to write instead.
 
 ``methods`` and ``storage`` have the names of a tensor, which inherits them from `Extension`, ``functions`` the names of
-modules; ``hints`` says what to write instead of the others. `KEYWORDS` maps PyTorch's argument names to ours, and
-`COLLISIONS` lists the functions that mean something else here. The page "For users of PyTorch" shows all of them.
+modules; ``hints`` and ``layer_hints`` say what to write instead of the others. `KEYWORDS` maps PyTorch's argument
+names to ours, and `COLLISIONS` lists the functions that mean something else here. The page "For users of PyTorch" shows
+all of them.
 """
 
 import importlib

@@ -162,4 +162,4 @@ def test_code_of_unpooling_puts_the_largest_back(axes):
 
 
 def test_every_module_with_the_advice_of_a_function_is_checked():
-    assert pytorch.hints.LIKE_FUNCTIONS.keys() - ADVICE.keys() == {"MaxUnpool1d", "MaxUnpool2d"}
+    assert pytorch.layer_hints.LIKE_FUNCTIONS.keys() - ADVICE.keys() == {"MaxUnpool1d", "MaxUnpool2d"}
