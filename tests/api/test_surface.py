@@ -98,7 +98,7 @@ def test_every_operation_of_the_engine_is_public():
                 places = [getattr(place, {"absolute": "abs"}.get(name, name), None) for place in (mg, F, mg.random)]
                 of_layers = (
                     "weigh", "batch_norm_train", "batch_norm_eval", "normalized_axes", "smooth_l1", "squared_difference",
-                    "ranked", "paths_loss", "paths_composition", "together",
+                    "ranked", "paths_loss", "paths_composition", "together", "append",
                 )  # fmt: skip
                 if name not in ("getitem", "setitem", *of_layers) and function not in places:
                     hidden.append(f"{module.__name__}.{name}")
