@@ -5,8 +5,8 @@ from contextlib import suppress as _suppress
 
 from minigrad import annotations as _annotations
 from minigrad._version import __version__ as __version__
-from minigrad.array.array_api import __array_api_version__ as __array_api_version__
-from minigrad.array.array_api import __array_namespace_info__ as __array_namespace_info__
+from minigrad.arrays.array_api import __array_api_version__ as __array_api_version__
+from minigrad.arrays.array_api import __array_namespace_info__ as __array_namespace_info__
 from minigrad.engine.tensor import pytorch_names as _pytorch_names
 from minigrad.interop import protocols as _protocols
 from minigrad.namespace import *  # noqa: F403

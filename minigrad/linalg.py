@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minigrad.array import products
-from minigrad.array.creation import empty, eye, operand, tril
-from minigrad.array.products import checked_axis, outer, tensordot, vecdot
+from minigrad.arrays import products
+from minigrad.arrays.creation import empty, eye, operand, tril
+from minigrad.arrays.products import checked_axis, outer, tensordot, vecdot
 from minigrad.engine.devices.kernel_list import repeat
 from minigrad.engine.memory.calls import Covering
 from minigrad.engine.memory.dtype import DTypeLike, get_default_dtype

@@ -9,12 +9,12 @@ from math import nan as nan
 from math import pi as pi
 
 from minigrad import autograd as _autograd, cuda as cuda, nn as nn, optim as optim, random as random
-from minigrad.array.array_api import (
+from minigrad.arrays.array_api import (
     can_cast as can_cast, finfo as finfo, iinfo as iinfo, isdtype as isdtype, result_type as result_type,
 )  # fmt: skip
-from minigrad.array.creation import *  # noqa: F403
-from minigrad.array.products import *  # noqa: F403
-from minigrad.array.reductions import *  # noqa: F403
+from minigrad.arrays.creation import *  # noqa: F403
+from minigrad.arrays.products import *  # noqa: F403
+from minigrad.arrays.reductions import *  # noqa: F403
 from minigrad.autograd import (
     CaptureError as CaptureError, Function as Function, GradientError as GradientError, capture as capture,
     detect_anomaly as detect_anomaly, enable_grad as enable_grad, gradcheck as gradcheck, hessian as hessian,

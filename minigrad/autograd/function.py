@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
-from minigrad.array.creation import zeros
+from minigrad.arrays.creation import zeros
 from minigrad.engine.memory.calls import Covering
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.tape.modes import no_grad

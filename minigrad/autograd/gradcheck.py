@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array.creation import asarray, zeros_like
+from minigrad.arrays.creation import asarray, zeros_like
 from minigrad.autograd.gradients import _as_list, _grad_or_zeros, _make_fresh
 from minigrad.engine.tape.modes import enable_grad, no_grad
 from minigrad.engine.tape.node import GradientError

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, overload
 
-from minigrad.array.creation import asarray, empty, zeros, zeros_like
+from minigrad.arrays.creation import asarray, empty, zeros, zeros_like
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.join import stack
 from minigrad.engine.ops.layout import reshape

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from minigrad.array.creation import zeros_like
+from minigrad.arrays.creation import zeros_like
 from minigrad.autograd.gradients import _depends_on_more, _grad_or_zeros, _make_fresh, grad
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.tape.modes import enable_grad

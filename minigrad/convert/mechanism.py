@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import nn
-from minigrad.array.foreign import as_tensor
+from minigrad.arrays.foreign import as_tensor
 from minigrad.convert.files import read
 from minigrad.convert.rules import GATES, UNSTATED, Array, Rule, Slot
 from minigrad.convert.tables import Framework

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array.creation import asarray, tensor
+from minigrad.arrays.creation import asarray, tensor
 from minigrad.engine.ops.join import stack
 from minigrad.engine.tensor.tensor import Tensor
 

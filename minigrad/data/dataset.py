@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array.creation import asarray
+from minigrad.arrays.creation import asarray
 from minigrad.data.collate import collate
 from minigrad.data.order import draw_order
 from minigrad.engine.ops.arguments import integer, number

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minigrad.array.creation import asarray
+from minigrad.arrays.creation import asarray
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.tools.files import check_path

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array.creation import asarray
+from minigrad.arrays.creation import asarray
 from minigrad.data.collate import collate
 from minigrad.engine.memory.dtype import DTypeLike, get_default_dtype
 from minigrad.engine.ops.arguments import integer, number

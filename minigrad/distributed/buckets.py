@@ -3,7 +3,7 @@
 import zlib
 from typing import Any
 
-from minigrad.array.creation import empty
+from minigrad.arrays.creation import empty
 from minigrad.engine.tape.in_place import note_write
 from minigrad.engine.tape.modes import no_grad
 from minigrad.engine.tensor.tensor import Tensor

@@ -9,8 +9,8 @@ from typing import Any
 
 from einops._backends import AbstractBackend
 
-from minigrad.array.creation import arange, asarray
-from minigrad.array.products import einsum, tile
+from minigrad.arrays.creation import arange, asarray
+from minigrad.arrays.products import einsum, tile
 from minigrad.engine.ops.join import concat, stack
 from minigrad.engine.ops.layout import expand_dims
 from minigrad.engine.tensor.tensor import Tensor

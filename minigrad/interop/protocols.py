@@ -25,7 +25,7 @@ class Protocols:
 
     def __array_namespace__(self: Any, *, api_version: str | None = None) -> Any:
         """The module ``minigrad``, as the Python array API standard asks."""
-        from minigrad.array.array_api import namespace
+        from minigrad.arrays.array_api import namespace
 
         return namespace(api_version)
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array.creation import tensor, zeros_like
+from minigrad.arrays.creation import tensor, zeros_like
 from minigrad.autograd.gradients import grad as grad_of
 from minigrad.engine.tensor.tensor import Tensor
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from minigrad.array.creation import arange, ones, operand
-from minigrad.array.products import checked_axis
+from minigrad.arrays.creation import arange, ones, operand
+from minigrad.arrays.products import checked_axis
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.activation import (
     dropout, elu, gelu, glu, hardsigmoid, hardswish, leaky_relu, logsigmoid, mish, prelu, relu, selu, sigmoid, silu,

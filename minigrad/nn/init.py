@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 
 from minigrad import random
-from minigrad.array.creation import asarray, eye, full_like
+from minigrad.arrays.creation import asarray, eye, full_like
 from minigrad.autograd import no_grad
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import integer, number

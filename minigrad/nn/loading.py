@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from minigrad.array.foreign import as_tensor
+from minigrad.arrays.foreign import as_tensor
 from minigrad.engine.memory.dtype import DType
 from minigrad.engine.memory.overlap import is_broadcast, memory_span
 from minigrad.engine.memory.refusals import kind_of

@@ -6,7 +6,7 @@ from itertools import pairwise
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from minigrad.array.creation import empty
+from minigrad.arrays.creation import empty
 from minigrad.engine.memory.dtype import DType, DTypeLike
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.memory.shapes import names_device

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from minigrad.array.creation import zeros
+from minigrad.arrays.creation import zeros
 from minigrad.autograd.gradients import grad
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.tape.inspection import operations

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from minigrad.array.creation import zeros
+from minigrad.arrays.creation import zeros
 from minigrad.autograd import no_grad
 from minigrad.engine.memory.dtype import DTypeLike, get_default_dtype
 from minigrad.engine.ops.arguments import integer

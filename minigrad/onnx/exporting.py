@@ -9,7 +9,7 @@ import onnx
 from onnx import helper
 
 from minigrad._version import __version__
-from minigrad.array.creation import tensor
+from minigrad.arrays.creation import tensor
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.engine.tensor.trees import leaves, map_tensors

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from minigrad.array.creation import asarray, zeros
+from minigrad.arrays.creation import asarray, zeros
 from minigrad.autograd import enable_grad, no_grad
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import integer, number

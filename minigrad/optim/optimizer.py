@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from minigrad.array.creation import asarray, full
+from minigrad.arrays.creation import asarray, full
 from minigrad.autograd import enable_grad
 from minigrad.engine.devices.kernel_list import repeated
 from minigrad.engine.memory.refusals import kind_of

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from minigrad.array.creation import zeros
+from minigrad.arrays.creation import zeros
 from minigrad.autograd import no_grad
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor.tensor import Tensor

@@ -129,7 +129,7 @@ class profile:
 
     def _measure_unseen(self) -> int:
         """Run a small kernel with and without the profile: the time between them that `_own` does not include."""
-        from minigrad.array.creation import zeros
+        from minigrad.arrays.creation import zeros
 
         x, least = zeros(1), [sys.maxsize, sys.maxsize]
         for profiled in (False, True) * ROUNDS:  # in turn, since a busy machine slows all trials of one round

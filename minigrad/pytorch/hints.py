@@ -20,6 +20,7 @@ MODELS = {
 FOREIGN = {
     "minigrad": {
         "keras": "is not available: `nn` has layers, and docs/reference/tutorials.md says what Keras's calls are here",
+        "array": "is `mg.tensor(data)` here, or `mg.asarray(data)`, which shares the memory",
         "gradient": "of a function is `mg.grad(y, x)` of its result here",
     },
     "minigrad.random": {

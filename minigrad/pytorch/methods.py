@@ -10,7 +10,7 @@ import numpy as np
 
 from minigrad import linalg
 from minigrad import namespace as mg
-from minigrad.array.products import checked_axis
+from minigrad.arrays.products import checked_axis
 from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import integer

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import namespace as mg
-from minigrad.array.products import checked_axis
+from minigrad.arrays.products import checked_axis
 from minigrad.engine.memory.dtype import DType, DTypeLike
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tape import in_place as writes

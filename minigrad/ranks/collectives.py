@@ -6,7 +6,7 @@ match are errors on every rank and never wait for each other. benchmarks/distrib
 
 from typing import Any
 
-from minigrad.array.creation import empty
+from minigrad.arrays.creation import empty
 from minigrad.autograd.function import Function
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.tape.in_place import note_write

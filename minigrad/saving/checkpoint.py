@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array.foreign import as_tensor, is_array
+from minigrad.arrays.foreign import as_tensor, is_array
 from minigrad.engine.ops.random import get_state, set_state
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.saving.serialization import load, save

@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, Literal, NamedTuple, overload
 
 import numpy as np
 
-from minigrad.array.creation import empty
-from minigrad.array.foreign import as_tensor, is_array
+from minigrad.arrays.creation import empty
+from minigrad.arrays.foreign import as_tensor, is_array
 from minigrad.engine.memory.dtype import DType
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.tensor.tensor import Tensor

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from minigrad.array.creation import asarray, ones_like, zeros
+from minigrad.arrays.creation import asarray, ones_like, zeros
 from minigrad.autograd import no_grad
 from minigrad.engine.ops.gather import scatter_add
 from minigrad.engine.ops.join import concat

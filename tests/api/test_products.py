@@ -1,4 +1,4 @@
-"""Products and rearrangements of minigrad.array.products: the table, random einsums, and invalid arguments."""
+"""Products and rearrangements of minigrad.arrays.products: the table, random einsums, and invalid arguments."""
 
 import numpy as np
 import pytest

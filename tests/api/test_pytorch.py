@@ -127,10 +127,6 @@ def test_methods_of_keras_models_are_answered(name):
     assert getattr(model, name).in_features == 1
 
 
-def test_array_is_no_function():
-    raises(TypeError, r"is `mg.tensor\(data\)` here", mg.array, [1, 2])
-
-
 def test_enough_expressions():
     everything = expressions(WORKS) + expressions(POINTS)
     assert len(everything) == len(set(everything)) >= 300

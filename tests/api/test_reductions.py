@@ -1,4 +1,4 @@
-"""minigrad.array.reductions: overflow, zeros, NaN, large integers, order statistics, searches, sets, and invalid arguments."""
+"""minigrad.arrays.reductions: overflow, zeros, NaN, large integers, order statistics, searches, sets, and invalid arguments."""
 
 import math
 

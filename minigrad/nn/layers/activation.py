@@ -1,6 +1,6 @@
 """Activations as modules; each calls the function of the same name in `minigrad.nn.functional`."""
 
-from minigrad.array.creation import full
+from minigrad.arrays.creation import full
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn import functional as F

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from minigrad.array.creation import empty, eye, ones, tril, zeros
+from minigrad.arrays.creation import empty, eye, ones, tril, zeros
 from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import integer, number

@@ -1,6 +1,6 @@
 """Embeddings: vectors looked up by index, for words, characters or categories."""
 
-from minigrad.array.creation import empty
+from minigrad.arrays.creation import empty
 from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import integer

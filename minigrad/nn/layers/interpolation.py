@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array.creation import computed, memory_for
+from minigrad.arrays.creation import computed, memory_for
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.gather import take
 from minigrad.engine.ops.logic import where

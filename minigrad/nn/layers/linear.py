@@ -2,7 +2,7 @@
 
 import math
 
-from minigrad.array.creation import empty
+from minigrad.arrays.creation import empty
 from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor.tensor import Tensor

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minigrad.array.creation import computed, empty, operand
+from minigrad.arrays.creation import computed, empty, operand
 from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.memory.listener import note_composed
 from minigrad.engine.memory.refusals import kind_of

@@ -1,6 +1,6 @@
 """Layers for residual branches: a small learned scale of the branch, or a larger scale of the residual."""
 
-from minigrad.array.creation import full
+from minigrad.arrays.creation import full
 from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor.tensor import Tensor

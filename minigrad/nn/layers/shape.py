@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from minigrad.array.creation import operand
-from minigrad.array.products import checked_axis
+from minigrad.arrays.creation import operand
+from minigrad.arrays.products import checked_axis
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor.tensor import Tensor
 from minigrad.nn import functional as F

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
-from minigrad.array.creation import full, triu
+from minigrad.arrays.creation import full, triu
 from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.join import split

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from minigrad.array.creation import arange, asarray, full
+from minigrad.arrays.creation import arange, asarray, full
 from minigrad.engine.devices.kernel_list import repeat
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.gather import numbered, take_along_axis

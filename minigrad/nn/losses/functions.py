@@ -3,9 +3,9 @@
 import math
 from numbers import Real
 
-from minigrad.array.array_api import finfo
-from minigrad.array.creation import full_like, operand
-from minigrad.array.products import broadcast_arrays
+from minigrad.arrays.array_api import finfo
+from minigrad.arrays.creation import full_like, operand
+from minigrad.arrays.products import broadcast_arrays
 from minigrad.engine.devices.kernel_list import repeat
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.activation import relu, softplus

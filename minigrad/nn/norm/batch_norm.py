@@ -5,7 +5,7 @@ The conventions are PyTorch's; docs/reference/conventions.md lists the arguments
 
 import warnings
 
-from minigrad.array.creation import ones, zeros
+from minigrad.arrays.creation import ones, zeros
 from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor.tensor import Tensor

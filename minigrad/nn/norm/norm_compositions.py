@@ -2,7 +2,7 @@
 
 import math
 
-from minigrad.array.creation import operand
+from minigrad.arrays.creation import operand
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.layout import moveaxis
 from minigrad.engine.ops.logic import maximum

@@ -6,7 +6,7 @@ Norms over rows, such as `layer_norm`, are operations of their own (engine/ops/n
 import math
 from typing import Any
 
-from minigrad.array.creation import full, operand, zeros_like
+from minigrad.arrays.creation import full, operand, zeros_like
 from minigrad.autograd import no_grad
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import number

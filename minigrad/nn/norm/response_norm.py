@@ -1,6 +1,6 @@
 """Filter response normalization and its activation, a ReLU with a learned threshold."""
 
-from minigrad.array.creation import zeros
+from minigrad.arrays.creation import zeros
 from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor.tensor import Tensor

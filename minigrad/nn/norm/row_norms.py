@@ -7,7 +7,7 @@ initialize the weight to ones and the bias to zeros. Layers that can keep runnin
 
 import math
 
-from minigrad.array.creation import ones, zeros
+from minigrad.arrays.creation import ones, zeros
 from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import integer, number

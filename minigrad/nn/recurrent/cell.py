@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from minigrad.array.creation import zeros
+from minigrad.arrays.creation import zeros
 from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.ops.recurrent import gru_step, lstm_step, projected, rnn_step
 from minigrad.engine.tensor.tensor import Tensor

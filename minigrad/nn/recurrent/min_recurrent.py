@@ -1,6 +1,6 @@
 """Recurrent layers whose gates depend on the input alone, so that `linear_scan` runs all of their steps."""
 
-from minigrad.array.creation import arange, empty
+from minigrad.arrays.creation import arange, empty
 from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.ops.activation import sigmoid, softplus
 from minigrad.engine.ops.join import split

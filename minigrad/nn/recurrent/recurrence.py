@@ -3,7 +3,7 @@
 import math
 from typing import Literal
 
-from minigrad.array.creation import empty
+from minigrad.arrays.creation import empty
 from minigrad.engine.memory.dtype import DType, DTypeLike
 from minigrad.engine.memory.refusals import kind_of
 from minigrad.engine.ops.arguments import integer, number

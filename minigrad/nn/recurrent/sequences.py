@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from minigrad.array.creation import arange, zeros
+from minigrad.arrays.creation import arange, zeros
 from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.memory.listener import note_composed
 from minigrad.engine.ops.arguments import integer, number

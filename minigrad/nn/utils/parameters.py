@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from minigrad.array.creation import zeros
+from minigrad.arrays.creation import zeros
 from minigrad.autograd import no_grad
 from minigrad.engine.devices.kernel_list import capturing, repeat
 from minigrad.engine.memory.refusals import kind_of

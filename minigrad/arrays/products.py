@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array.creation import computed, eye, memory_for, operand
+from minigrad.arrays.creation import computed, eye, memory_for, operand
 from minigrad.engine.devices.kernel_list import refuse
 from minigrad.engine.memory.dtype import DTypeLike
 from minigrad.engine.ops.arguments import integer

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minigrad.array.array_api import finfo, result_type
-from minigrad.array.creation import computed, full, operand
-from minigrad.array.products import checked_axis
+from minigrad.arrays.array_api import finfo, result_type
+from minigrad.arrays.creation import computed, full, operand
+from minigrad.arrays.products import checked_axis
 from minigrad.engine.memory.dtype import DTypeLike, get_default_dtype
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import add, multiply, subtract

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from minigrad.array.creation import asarray
+from minigrad.arrays.creation import asarray
 from minigrad.engine.tensor.tensor import Tensor
 
 # The dtype that holds all values of another one: of half precision and less, and of other integers.
