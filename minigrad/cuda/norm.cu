@@ -175,6 +175,7 @@ extern "C" __global__ void __launch_bounds__(512, 2) group_long(NORM_PARAMETERS)
 //   dx = rstd (h - mean(h) - xhat mean(h xhat)),  dgamma += g xhat,  dbeta += g
 // If the row is not centered, mean = 0 and mean(h) is left out. `shift` is the rounding error of the mean:
 //   xhat = d scale + offset,  dx = (h - middle) scale + d slope + constant
+// fma() makes each product h as exact as in the mean of h, so that a row of one element has no gradient.
 struct Slopes {
     T scale, offset, slope, middle, constant;
 
@@ -184,7 +185,8 @@ struct Slopes {
         scale = T(rstd), offset = T(-shift * rstd), slope = T(-k), middle = T(h);
         constant = T(shift * k - rstd * (h - middle));
     }
-    __device__ T operator()(T h, T d) const { return (h - middle) * scale + (d * slope + constant); }
+    // from h - middle
+    __device__ T operator()(T h, T d) const { return h * scale + (d * slope + constant); }
 };
 
 #define BACKWARD_PARAMETERS                                                                                          \
@@ -216,7 +218,7 @@ __device__ void norm_backward(BACKWARD_PARAMETERS, T (*scratch)[MOST_THREADS + 1
         row.template sum<centered ? 3 : 1>(total, [&](int64 e, const Pack<W>& v, int i, T* part) {
             const Pack<W> by = parameter<W, held, false>(gamma, e, 1, 1), c = cotangent(e, i);
             for (int k = 0; k < W; k++) {
-                const T d = v.v[k] - center, h = c.v[k] * by.v[k];
+                const T d = v.v[k] - center, h = fma(c.v[k], by.v[k], -T(0));
                 part[0] += h * d;
                 if (centered) {
                     part[1] += d;
@@ -233,7 +235,7 @@ __device__ void norm_backward(BACKWARD_PARAMETERS, T (*scratch)[MOST_THREADS + 1
             }
             for (int k = 0; k < W; k++) {
                 const T d = v.v[k] - center, share = c.v[k] * (d * s.scale + s.offset);
-                out.v[k] = s(c.v[k] * by.v[k], d);
+                out.v[k] = s(fma(c.v[k], by.v[k], -T(0)) - s.middle, d);
                 if constexpr (held) {
                     sums[i * W + k] += share;
                     if (centered) scratch[i * W + k][threadIdx.x] += c.v[k];
@@ -327,7 +329,11 @@ __device__ void channels_backward(int64 rows, int64 groups, int64 m, int64 inner
             for (int64 e = c * inner + lane * W; e < (c + 1) * inner; e += lanes * W) {
                 const Pack<W> v = Pack<W>::load(row + e, aligned), w = Pack<W>::load(given + e, aligned);
                 Pack<W> out;
-                for (int i = 0; i < W; i++) out.v[i] = slopes(w.v[i] * by, v.v[i] - center);
+                for (int i = 0; i < W; i++) {
+                    // The products in the mean of h are exact if T is float, and else rounded.
+                    const T h = SINGLE ? fma(w.v[i], by, -slopes.middle) : fma(w.v[i], by, -T(0)) - slopes.middle;
+                    out.v[i] = slopes(h, v.v[i] - center);
+                }
                 out.store(dx + r * width + e, aligned);
             }
         }

@@ -6,6 +6,7 @@ from checks import array, near, tensor
 from norms import NORMS, draw, run
 
 import minigrad as mg
+from minigrad.nn import functional as F
 
 # shapes whose rows fill no register or several, or are processed in blocks
 SHAPES = {-1: [(37, 5), (9, 70), (40, 600)], 1: [(13, 4, 3), (9, 6, 40), (5, 4, 700), (70, 20), (70, 300)]}
@@ -114,6 +115,15 @@ def test_squares_that_overflow_in_float64(name, shape, size, device, rng):
     shift = np.zeros(shape) if b is None else np.broadcast_to(norm.along(b, x), shape)
     np.testing.assert_array_equal(y[row], shift[row])
     np.testing.assert_array_equal(dx[row], np.zeros(row.sum()))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_row_of_one_element_has_no_gradient(dtype, device, rng):
+    """Whatever its parameters: 1/√ε would multiply a rounding error that is left."""
+    x, g = (tensor(rng.standard_normal((40, 6)).astype(dtype), device, True) for _ in range(2))
+    w, one = tensor(rng.standard_normal(6).astype(dtype), device), x.reshape(240, 1)
+    for y in (F.group_norm(x, 6, w, w), F.layer_norm(one, 1, w[:1], w[:1]).reshape(40, 6)):
+        near(mg.grad(y, x, g.detach()), np.zeros((40, 6)), atol=1e-11)
 
 
 def test_evaluation_squares_nothing(device, rng):
