@@ -79,7 +79,14 @@ def max_pool(e: Exporter, s: Step) -> str:
     )
     attributes = {"kernel_shape": kernel, "strides": stride, "pads": (*pad, *pad), "dilations": dilation}
     lists = {key: list(value) for key, value in attributes.items()}
-    return _with_batch(e, x, lambda name: e.graph.MaxPool(name, ceil_mode=int(ceil), **lists))
+
+    def write(name: str) -> str:
+        """Ask for the indices behind a Pad, without which onnxruntime until 1.31 takes its zeros for padding, −∞."""
+        after_pad = any(node.op_type == "Pad" and name in node.output for node in e.graph.nodes)
+        found = e.graph.MaxPool(name, outputs=1 + after_pad, ceil_mode=int(ceil), **lists)
+        return found[0] if after_pad else found
+
+    return _with_batch(e, x, write)
 
 
 def avg_pool(e: Exporter, s: Step) -> str:
