@@ -2,7 +2,7 @@
 # onnxruntime 1.31.1 with its default optimizations: a Pad with zeros before a MaxPool becomes the padding of the MaxPool,
 # which counts as -inf, not as 0. So where all numbers in a window at the border are negative, the result is their maximum
 # and not the 0 of the model, which onnx's reference evaluator and onnxruntime without optimizations give. After a relu it
-# makes no difference, which hides it.
+# makes no difference, which hides it. onnxruntime 1.32.0 is right.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
