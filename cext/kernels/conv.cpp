@@ -93,13 +93,25 @@ struct RowHalves {
     }
 };
 
+// Elements i, i + 1, ..., half a register
+template <class T>
+struct Half {
+    typedef typename VectorOf<T, REGISTER / 2>::type Type;
+    int64_t i;
+
+    MG_INLINE Type load(const T* p) const {
+        Type v;
+        __builtin_memcpy(&v, p + i, sizeof v);
+        return v;
+    }
+    MG_INLINE void store(T* p, Type v) const { __builtin_memcpy(p + i, &v, sizeof v); }
+};
+
 // A register whose halves lie at two places
 template <class T>
 MG_INLINE Vector<T> join(const T* low, const T* high) {
 #if MG_TRANSPOSES
-    typename VectorOf<T, REGISTER / 2>::type a, b;
-    __builtin_memcpy(&a, low, REGISTER / 2);
-    __builtin_memcpy(&b, high, REGISTER / 2);
+    const auto a = Half<T>{0}.load(low), b = Half<T>{0}.load(high);
     return [&]<int... l>(std::integer_sequence<int, l...>) MG_INLINED {
         return (Vector<T>)__builtin_shufflevector(a, b, l...);
     }(std::make_integer_sequence<int, LANES<T>>());
@@ -112,10 +124,10 @@ MG_INLINE Vector<T> join(const T* low, const T* high) {
 }
 template <class T>
 MG_INLINE void split(Vector<T> v, T* low, T* high) {
-    typename VectorOf<T, REGISTER / 2>::type half[2];
+    typename Half<T>::Type half[2];
     __builtin_memcpy(half, &v, REGISTER);
-    __builtin_memcpy(low, half, REGISTER / 2);
-    __builtin_memcpy(high, half + 1, REGISTER / 2);
+    Half<T>{0}.store(low, half[0]);
+    Half<T>{0}.store(high, half[1]);
 }
 
 // Four halves, from `next` on, of y[outputs, positions] of an image; if `whole`, two registers without a seam
@@ -216,25 +228,27 @@ void conv2d(const Conv2d& at, const T* x, const T* w, const T* bias, T* y, int64
 constexpr int64_t STRETCH = 256;  // positions at a time: whole rows of y, or a part of one
 constexpr int64_t PATCHES = 32;   // elements of windows at a time
 
-// to[height, length], whose elements lie `row` and `stride` apart, += from[height, length]
+// to[y + i, length], whose elements lie `row` and `stride` apart, += from[i, y, length] for every i < n and y < height
 template <class T>
-MG_ALONE void add_rows(int64_t height, int64_t length, int64_t row, int64_t stride, const T* from, T* to) {
-    int64_t i = 0;
-    const auto add = [&]<class V>() MG_INLINED {
-        for (int64_t y = 0; y < height; y++) {
-            V a, b;
-            __builtin_memcpy(&a, to + y * row + i * stride, sizeof(V));
-            __builtin_memcpy(&b, from + y * length + i, sizeof(V));
-            a += b;
-            __builtin_memcpy(to + y * row + i * stride, &a, sizeof(V));
-        }
-        i += sizeof(V) / sizeof(T);
-    };
-    if (stride == 1) {
-        while (i + LANES<T> <= length) add.template operator()<Vector<T>>();
-        if (i + LANES<T> / 2 <= length) add.template operator()<typename VectorOf<T, REGISTER / 2>::type>();
+MG_ALONE void add_rows(int64_t n, int64_t height, int64_t length, int64_t row, int64_t stride, const T* from, T* to) {
+    for (int64_t q = 0; stride > 1 && q < length; q++) {
+        for (int64_t y = 0; y < height; y++) to[y * row + q * stride] += from[y * length + q];
     }
-    while (i < length) add.template operator()<T>();
+    if (stride > 1) return;
+    const auto add = [&](auto at) MG_INLINED {
+        for (int64_t y = 0; y < height + n - 1; y++) {
+            auto sum = at.load(to + y * row);
+            for (int64_t i = maximum(0, y - height + 1); i <= minimum(y, n - 1); i++)
+                sum += at.load(from + i * STRETCH + (y - i) * length);
+            at.store(to + y * row, sum);
+        }
+    };
+    int64_t q = 0;
+    for (; q + LANES<T> <= length; q += LANES<T>) add(Whole<T>{q});
+    if (length - q == LANES<T> / 2)
+        add(Half<T>{q});
+    else if (q < length)
+        add(Part<T>{q, int(length - q)});
 }
 
 // patches[rows, columns of a panel] = a[rows, outputs] g[outputs, columns]
@@ -263,21 +277,23 @@ int64_t parts_of(const Conv2d& at) {
     return images >= 16 ? 1 : minimum(ceil_divide(16, images < 1 ? 1 : images), ceil_divide(at.channels, 6));
 }
 
-// turned[groups, parts, kernel_w, kernel_h, channels of the part, outputs] is scratch for the weights. Neighboring
-// elements of a row are far apart in this order, so that a sum in memory is complete before it is read again.
+// turned[groups, parts, kernel_w, channels of the part, kernel_h, outputs] is scratch for the weights. In this order,
+// patches that lie below each other are added together, and those side by side so much later that the sums in memory
+// are complete by then.
 MG_KERNEL(conv2d_backward_data[FLOATS])
 template <class T>
 void conv2d_backward_data(const Conv2d& at, const T* g, const T* w, T* dx, T* turned) {
     const int64_t window = at.kernel_h * at.kernel_w, depth = at.depth(), positions = at.positions();
     const int64_t plane = at.height * at.width, images = at.batch * at.groups, parts = parts_of(at);
+    // Whether the rows of a window follow each other in x, each of them as long as a row of y or longer
+    const bool sums = at.stride_h == 1 && at.dilation_h == 1 && at.stride_w == 1 && at.rows > 1;
     for (int64_t group = 0; group < at.groups; group++) {
         for (int64_t part = 0; part < parts; part++) {
             const int64_t low = at.channels * part / parts, high = at.channels * (part + 1) / parts;
             const T* from = w + group * at.outputs * depth;
-            for (int64_t k = 0; k < window; k++) {
-                const int64_t place = k % at.kernel_h * at.kernel_w + k / at.kernel_h;
-                for (int64_t c = low; c < high; c++) {
-                    for (int64_t o = 0; o < at.outputs; o++) *turned++ = from[o * depth + c * window + place];
+            for (int64_t j = 0; j < at.kernel_w; j++) {
+                for (int64_t k = low * at.kernel_h; k < high * at.kernel_h; k++) {
+                    for (int64_t o = 0; o < at.outputs; o++) *turned++ = from[o * depth + k * at.kernel_w + j];
                 }
             }
         }
@@ -302,10 +318,11 @@ void conv2d_backward_data(const Conv2d& at, const T* g, const T* w, T* dx, T* tu
                             multiply_turned(count, at.outputs, left + k * at.outputs, right + p, positions,
                                             height * length - p, patches + p);
                         }
-                        for (int64_t row = 0; row < count; row++) {
-                            const int64_t c = (k + row) % channels, place = (k + row) / channels;
-                            const int64_t i = place % at.kernel_h, j = place / at.kernel_h;
-                            add_rows(height, length, at.stride_h * at.width, at.stride_w, patches + row * STRETCH,
+                        for (int64_t row = 0, n; row < count; row += n) {
+                            const int64_t i = (k + row) % at.kernel_h, c = (k + row) / at.kernel_h % channels;
+                            const int64_t j = (k + row) / (at.kernel_h * channels);
+                            n = sums ? minimum(at.kernel_h - i, count - row) : 1;
+                            add_rows(n, height, length, at.stride_h * at.width, at.stride_w, patches + row * STRETCH,
                                      to + c * plane + (r * at.stride_h + i * at.dilation_h) * at.width +
                                          q * at.stride_w + j * at.dilation_w);
                         }
