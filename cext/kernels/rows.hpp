@@ -70,8 +70,8 @@ MG_INLINE void write_ahead(const At& at, const T* p, int64_t distance) {
     }
 }
 
-// a b + c, rounded once where the processor can. It is for a product and a sum with a test between them, which GCC fuses
-// in some of the loops that it makes of one loop and not in others.
+// a b + c, rounded once where the processor can. It is for a product and a sum with a test between them, which GCC
+// fuses in some of the loops that it makes of one loop and not in others.
 template <class T>
 MG_INLINE T fused(T a, T b, T c) {
 #if !(defined(__FMA__) || defined(__ARM_FEATURE_FMA)) || defined(__clang__)
