@@ -135,6 +135,8 @@ class Steps(Values):
         chosen = self.rng.choice(members)
         if chosen == "__enter__" and self.rng.random() < 0.9:
             return f"repr({name})"  # a mode that stays on ends the process: see `Runner.entered`
+        if chosen == "new_empty":  # memory that was not written, as that of mg.empty
+            return f"{name}.new_empty({self.argument('shape')}).zero_()"
         function = inspect.getattr_static(kind, chosen, None)
         if callable(getattr(kind, chosen, None)):
             bound = getattr(kind, chosen)
