@@ -275,7 +275,7 @@ def measure(framework, job, args):
     hold_to(args.threads)
     folder = Path(args.folder)
     if framework in OURS:
-        epoch = minigrad_epoch(job, args.threads, "medium" if framework == "minigrad-medium" else "highest")
+        epoch = minigrad_epoch(job, args.threads, "highest" if framework == "minigrad" else "medium")
     elif framework == "keras":
         epoch = keras_epoch(job, args.executions)
     else:
@@ -339,7 +339,7 @@ def main():
                     command = [sys.executable, __file__, "--one", framework, job, "--folder", str(Path(top, job))]
                     command += ["--threads", str(args.threads), "--executions", str(args.executions)]
                     done = subprocess.run(command, capture_output=True, text=True)
-                    if "ModuleNotFoundError" in done.stderr and framework != "minigrad":
+                    if "ModuleNotFoundError" in done.stderr and framework not in OURS:
                         missing[framework] = done.stderr.splitlines()[-1]
                         continue
                     if done.returncode:

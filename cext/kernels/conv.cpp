@@ -122,6 +122,7 @@ MG_INLINE Vector<T> join(const T* low, const T* high) {
     return v;
 #endif
 }
+// Writes the halves of a register to two places
 template <class T>
 MG_INLINE void split(Vector<T> v, T* low, T* high) {
     typename Half<T>::Type half[2];
@@ -193,27 +194,29 @@ void conv2d(const Conv2d& at, const T* x, const T* w, const T* bias, T* y, int64
             const T *from = x + image * sample, *weights = w + group * at.outputs * depth;
             const T* shift = offset(bias, group * at.outputs);
             T* to = y + image * at.outputs * positions;
-            if (!packs) {
-                if (whole)
-                    multiply_halves<T, true>(halves, next, depth, offsets, from, weights, shift, to);
-                else
-                    multiply_halves<T, false>(halves, next, depth, offsets, from, weights, shift, to);
-            }
-            for (int64_t k = 0; packs && (k == 0 || k < depth); k += DEPTH) {
-                const int64_t length = minimum(DEPTH, depth - k), first = tile * PANEL<T>;
-                pack_patches(Segments<T>(at, next, minimum(PANEL<T>, positions - first)), at.stride_w, length,
-                             offsets + k, from, panel);
-                multiply(
-                    at.outputs, length, weights + k, depth,
-                    [&](int64_t p, int v) MG_INLINED { return Whole<T>{p * PANEL<T> + v * LANES<T>}.load(panel); },
-                    [&](int64_t o, Vector<T>(&sum)[2]) MG_INLINED {
-                        T* row = to + o * positions + first;
-                        each_register<T>(positions - first, [&](auto part, int v) MG_INLINED {
-                            part.store(row, sum[v] + (k > 0 ? part.load(row) : Vector<T>{} + (shift ? shift[o] : 0)));
+            if (packs) {
+                const int64_t first = tile * PANEL<T>;
+                const Segments<T> segments(at, next, minimum(PANEL<T>, positions - first));
+                for (int64_t k = 0; k == 0 || k < depth; k += DEPTH) {
+                    const int64_t length = minimum(DEPTH, depth - k);
+                    pack_patches(segments, at.stride_w, length, offsets + k, from, panel);
+                    multiply(
+                        at.outputs, length, weights + k, depth,
+                        [&](int64_t p, int v) MG_INLINED { return Whole<T>{p * PANEL<T> + v * LANES<T>}.load(panel); },
+                        [&](int64_t o, Vector<T>(&sum)[2]) MG_INLINED {
+                            T* row = to + o * positions + first;
+                            each_register<T>(positions - first, [&](auto part, int v) MG_INLINED {
+                                part.store(row,
+                                           sum[v] + (k > 0 ? part.load(row) : Vector<T>{} + (shift ? shift[o] : 0)));
+                            });
                         });
-                    });
+                }
+                next.advance(at, PANEL<T>);
+            } else if (whole) {
+                multiply_halves<T, true>(halves, next, depth, offsets, from, weights, shift, to);
+            } else {
+                multiply_halves<T, false>(halves, next, depth, offsets, from, weights, shift, to);
             }
-            if (packs) next.advance(at, PANEL<T>);
             if (++tile == tiles) {
                 image++;
                 tile = 0;
@@ -231,10 +234,12 @@ constexpr int64_t PATCHES = 32;   // elements of windows at a time
 // to[y + i, length], whose elements lie `row` and `stride` apart, += from[i, y, length] for every i < n and y < height
 template <class T>
 MG_ALONE void add_rows(int64_t n, int64_t height, int64_t length, int64_t row, int64_t stride, const T* from, T* to) {
-    for (int64_t q = 0; stride > 1 && q < length; q++) {
-        for (int64_t y = 0; y < height; y++) to[y * row + q * stride] += from[y * length + q];
+    if (stride > 1) {  // n is 1
+        for (int64_t q = 0; q < length; q++) {
+            for (int64_t y = 0; y < height; y++) to[y * row + q * stride] += from[y * length + q];
+        }
+        return;
     }
-    if (stride > 1) return;
     const auto add = [&](auto at) MG_INLINED {
         for (int64_t y = 0; y < height + n - 1; y++) {
             auto sum = at.load(to + y * row);
@@ -271,7 +276,7 @@ void multiply_turned(int64_t rows, int64_t outputs, const T* a, const T* g, int6
         run(Part<T>{0, int(columns)}, Part<T>{0, 0});
 }
 
-// few images are split by channels too: the number of parts
+// The number of parts into which channels are split, so that few images give all threads work
 int64_t parts_of(const Conv2d& at) {
     const int64_t images = at.batch * at.groups;
     return images >= 16 ? 1 : minimum(ceil_divide(16, images < 1 ? 1 : images), ceil_divide(at.channels, 6));

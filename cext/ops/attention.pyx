@@ -180,7 +180,7 @@ cdef Array of_each_head(Array x, int64_t heads):
 
 
 cdef int64_t head_rows(Array x) noexcept:
-    """How many rows the heads of x[N, G, S, E] are apart; -1 if that is no number, or if they are not contiguous."""
+    """Return how many rows lie between starts of heads of x[N, G, S, E]; -1 if that varies or a head is strided."""
     cdef int64_t width = itemsize(x.code), row = x.extent[3] * width, step = x.step[1 if x.extent[1] > 1 else 0]
     if x.packed:
         return x.extent[2]
@@ -191,7 +191,7 @@ cdef int64_t head_rows(Array x) noexcept:
 
 
 cdef tuple even_heads(Array k, Array v):
-    """Keys and values [N, G, ..] as the kernels take them; copies of them, if they are laid out in another way."""
+    """Return keys and values [N, G, ..] in a layout that the kernels take, copied where necessary."""
     cdef int64_t rows = head_rows(k)
     return (k, v) if rows >= 0 and rows == head_rows(v) else (dense(k), dense(v))
 

@@ -118,10 +118,10 @@ def concat(tensors: Iterable[TensorLike], axis: int | None = 0) -> Tensor:
 
 
 def append(Array old: Tensor, Array memory: Tensor, Array new: Tensor) -> tuple[Tensor, Tensor]:
-    """`old` and `new` joined along axis 2, and the memory that begins with them.
+    """Join `old` and `new` along axis 2; return the result and the memory that begins with it.
 
-    If `memory`, which begins with `old`, has room for `new`, it is written there: that counts as no write, since nobody
-    has seen that part. Otherwise the result is in new memory, twice as long unless operations are recorded.
+    `memory` begins with `old`. If it has room, `new` is written behind `old`, which no version counts as a write, since
+    no tensor shows that part yet. Otherwise the result is in new memory, twice as long unless operations are recorded.
     """
     cdef int64_t[MAX_NDIM] extent
     cdef int64_t steps = old.extent[2], total = steps + new.extent[2]

@@ -34,7 +34,7 @@ class Formula(NamedTuple):
 class Argument(NamedTuple):
     """An argument of theirs, by name (None if it is fixed), with its default and its value here.
 
-    A default that depends on the layer's arrays is a function of them, which has no arrays when a module is exported.
+    A default that depends on the layer's arrays is a function of them; a conversion to the framework passes none.
     """
 
     theirs: str | None

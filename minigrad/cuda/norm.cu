@@ -185,7 +185,7 @@ struct Slopes {
         scale = T(rstd), offset = T(-shift * rstd), slope = T(-k), middle = T(h);
         constant = T(shift * k - rstd * (h - middle));
     }
-    // from h - middle
+    // dx, given h - middle and d
     __device__ T operator()(T h, T d) const { return h * scale + (d * slope + constant); }
 };
 

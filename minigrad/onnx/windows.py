@@ -81,7 +81,7 @@ def max_pool(e: Exporter, s: Step) -> str:
     lists = {key: list(value) for key, value in attributes.items()}
 
     def write(name: str) -> str:
-        """Ask for the indices behind a Pad, without which onnxruntime until 1.31 takes its zeros for padding, −∞."""
+        """Ask for indices, too, if x comes from a Pad: else onnxruntime up to 1.31 pads with −∞ instead of zeros."""
         after_pad = any(node.op_type == "Pad" and name in node.output for node in e.graph.nodes)
         found = e.graph.MaxPool(name, outputs=1 + after_pad, ceil_mode=int(ceil), **lists)
         return found[0] if after_pad else found

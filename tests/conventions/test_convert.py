@@ -29,8 +29,8 @@ def heads(out):
 
 # (framework, arrays, module, what the error names)
 CONTRADICTIONS = [
-    ("keras", heads("attention_output"), lambda: nn.MultiheadAttention(4, 4), "num_heads=2, as in Keras 3"),
-    ("flax", heads("out"), lambda: nn.MultiheadAttention(4, 1), "num_heads=2, as in Flax"),
+    ("keras", heads("attention_output"), lambda: nn.MultiheadAttention(4, 4), "num_heads=2, as in Keras .*, got 4"),
+    ("flax", heads("out"), lambda: nn.MultiheadAttention(4, 1), "num_heads=2, as in Flax .*, got 1"),
     ("keras", LAYER, lambda: nn.LayerNorm(4), r"eps=0.001, as in Keras .* with epsilon=0.001, got 1e-05"),
     ("keras", BATCH, lambda: nn.BatchNorm1d(4, eps=1e-3), r"momentum=0.01, .* with momentum=0.99, got 0.1"),
     ("keras", BATCH, lambda: nn.BatchNorm1d(4, **KERAS_BATCH), "unbiased_running_var=False"),

@@ -12,7 +12,7 @@ from minigrad import nn
 
 @pytest.mark.parametrize("lengths", [(1, 1, 1, 1, 1, 1), (3, 1, 0, 7, 2)])
 def test_what_a_cache_returns_stays(lengths, device, rng):
-    """Later steps and other branches change neither keys and values that were returned, nor count as writes to them."""
+    """Later steps and other branches do not change keys and values that were returned, nor their versions."""
     cache, layer = nn.KeyValueCache(), nn.Identity()
     whole = rng.standard_normal((2, 3, 2, sum(lengths), 4))
     branches, kept, end = [(cache, whole)], [], 0
@@ -45,7 +45,7 @@ def test_a_cache_is_copied_for_the_layers_of_a_copied_model(device):
 
 @pytest.mark.parametrize("recorded", [(), (0,), (2,), (0, 1, 2)])
 def test_gradients_through_a_cache(recorded, device, rng):
-    """Of the calls that are recorded, whatever the others have written."""
+    """Recorded calls have gradients, whatever the others have written."""
     cache, layer = nn.KeyValueCache(), nn.Identity()
     parts = [[tensor(rng.standard_normal((1, 2, n, 3)), device, True) for _ in range(2)] for n in (2, 1, 3)]
     for i, part in enumerate(parts):

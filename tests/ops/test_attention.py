@@ -174,7 +174,8 @@ def test_four_axes_need_no_views(device, rng):
     ]  # fmt: skip
 
 
-WINDOWS = {  # of keys and values (2, 3, 50, 8)
+# Windows of keys and of values, which have shape (2, 3, 50, 8)
+WINDOWS = {
     "first steps": lambda x: x[:, :, :40],
     "last steps": lambda x: x[:, :, 10:],
     "one sample": lambda x: x[1:, :, :40],
@@ -190,7 +191,7 @@ WINDOWS = {  # of keys and values (2, 3, 50, 8)
     *((name, 1, "float64") for name in WINDOWS), ("first steps", 35, "float32"), ("one head for all", 9, "float32"),
 ])  # fmt: skip
 def test_windows_of_keys_and_values(name, queries, dtype, device, rng):
-    """They count as their copies do, to the bit, where keys are hidden and not finite too."""
+    """The results equal those of copies bit for bit, also where the mask hides keys that are NaN."""
     x, hidden = rng.standard_normal((2, 2, 3, 50, 8)), np.zeros((2, 3, 50, 8))
     hidden[:, :, 7:20] = 1
     x[:, hidden == 1] = np.nan

@@ -2,8 +2,8 @@
 cpdef attention(self, str precision, double scale, bint causal, double dropout, uint64_t seed, uint64_t offset,
                 Array q, Array k, Array v, Array mask: Tensor | None, Array y, Array statistics):
     """y[N, H, L, V], not empty, and statistics[N, H, L, 2] of q[N, H, L, E], k[N, H/group, S, E] and
-    v[N, H/group, S, V], where S is not 0. q is contiguous, and each head of k and v;
-    all heads of k and v are the same number of rows apart.
+    v[N, H/group, S, V], where S is not 0. q and every head of k and v are contiguous; the heads of k and of v are the
+    same number of rows apart.
     `Attention` of kernels.hpp has the formula. The mask[N, H, L, S], of bool or of q's dtype, may have any strides.
     `precision` is one of `set_float32_matmul_precision`; the backward pass needs that of the forward pass.
     """

@@ -66,11 +66,11 @@ class KeyValueCache:
     """
 
     def __init__(self) -> None:
-        # For keys and for values: all steps so far, and the memory that begins with them.
+        # A layer's keys and its values are each kept as all steps so far, and the memory that begins with them.
         self._kept: dict[Module, list[tuple[Tensor, Tensor]]] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "KeyValueCache":
-        """Return a cache for a branch, which shares what is kept, but not its room for more."""
+        """Return a cache for a branch: it shares the steps so far, and has memory of its own for later ones."""
         copied = KeyValueCache()
         for layer, kept in self._kept.items():
             copied._kept[memo.get(id(layer), layer)] = [(x, x) for x, _ in kept]
